@@ -1,0 +1,864 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The lane: one path around the ring, driven by one work item.
+ *
+ * States follow from the ring's and the links':
+ *
+ *   ring DOWN, BROKEN  the work lets go of sockets, queue and jobs (stop)
+ *   ring CONNECTING    it connects to next, greets, and takes the connection
+ *                      that the listener offers as prev (setup)
+ *   ring UP            it receives, injects and sends until nothing moves (run)
+ *
+ * A frame's way, in receive(): parser -> header() checks it against the job
+ * and this member's place, waits (-EAGAIN) for a job that is not submitted yet
+ * or for room in the queue, and puts the outgoing header into the queue;
+ * payload() then does, run by run,
+ *
+ *   REDUCE          sum of received and local part -> pool page -> queue
+ *   REDUCE_FINAL    the same, and -> user's result in the same pass
+ *   DELIVER_FORWARD received -> user's result; received page -> queue
+ *   DELIVER         received -> user's result
+ *
+ * and nothing else reads or writes payload. The outgoing bytes leave in
+ * send(), after the receiving socket's lock was released, whether or not the
+ * rest of the frame has come: cut-through.
+ *
+ * Received pages are never written to: on veth, loopback and under a packet
+ * tap they can be the sender's own memory (design.rst, fact 1).
+ */
+#include <linux/bvec.h>
+#include <linux/jiffies.h>
+#include <linux/mm.h>
+#include <linux/random.h>
+
+#include "allreduce.h"
+#include "compat.h"
+
+/* Payload bytes taken in one go under the socket's lock. */
+#define AR_RX_BATCH		(128 * 1024)
+/* Rounds of receive, inject, send before other work gets its turn. */
+#define AR_ROUNDS		16
+#define AR_SEND_VECS		32
+
+#define AR_BACKOFF_MIN_MS	20
+#define AR_BACKOFF_MAX_MS	1000
+/* While connecting, deadlines are looked at so often. */
+#define AR_SETUP_POLL_MS	250
+
+void ar_lane_queue(struct ar_lane *lane)
+{
+	queue_work(ar_wq, &lane->work);
+}
+
+static const union ar_addr *ar_lane_next_addr(struct ar_lane *lane)
+{
+	return &lane->ring->config.members[ar_ring_next_rank(lane->ring)];
+}
+
+static const union ar_addr *ar_lane_prev_addr(struct ar_lane *lane)
+{
+	return &lane->ring->config.members[ar_ring_prev_rank(lane->ring)];
+}
+
+/* ---- receive ------------------------------------------------------------- */
+
+static int ar_lane_bad_frame(struct ar_lane *lane, const char *field, u64 value)
+{
+	ar_ring_break(lane->ring, -EBADMSG,
+		      "lane %u: rank %u sent a frame with %s %llu",
+		      lane->index, ar_ring_prev_rank(lane->ring), field, value);
+	return -EBADMSG;
+}
+
+/* The part that an incoming frame belongs to; NULL if it is not here yet. */
+static struct ar_job_lane *ar_lane_part(struct ar_lane *lane, u64 number,
+					bool *passed)
+{
+	struct ar_ring *ring = lane->ring;
+	struct ar_job_lane *jl;
+
+	spin_lock(&ring->lock);
+	jl = list_first_entry_or_null(&lane->jobs, struct ar_job_lane, node);
+	if (jl)
+		*passed = jl->job->number != number;
+	else
+		*passed = number <= ring->jobs_submitted;
+	spin_unlock(&ring->lock);
+	return jl;
+}
+
+static int ar_lane_mismatch(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
+			    const struct ar_job *job)
+{
+	ar_ring_break(lane->ring, -EINVAL,
+		      "job %llu: rank %u calls collective %u type %u op %u count %llu, rank %u collective %u type %u op %u count %llu",
+		      le64_to_cpu(hdr->job), ar_ring_prev_rank(lane->ring),
+		      hdr->collective, hdr->type, hdr->op, le64_to_cpu(hdr->count),
+		      lane->ring->config.rank, job->call.collective,
+		      job->call.type, job->call.op, job->call.count);
+	return -EINVAL;
+}
+
+static bool ar_lane_same_call(const struct ar_frame_hdr *hdr,
+			      const struct allreduce_call *call)
+{
+	return le64_to_cpu(hdr->count) == call->count &&
+	       hdr->collective == call->collective && hdr->type == call->type &&
+	       hdr->op == call->op && le32_to_cpu(hdr->root) == call->root;
+}
+
+/* Fields whose value does not depend on the job. */
+static int ar_lane_check_fixed(struct ar_lane *lane, const struct ar_frame_hdr *hdr)
+{
+	if (le16_to_cpu(hdr->magic) != AR_FRAME_MAGIC)
+		return ar_lane_bad_frame(lane, "magic", le16_to_cpu(hdr->magic));
+	if (hdr->codec)
+		return ar_lane_bad_frame(lane, "codec", hdr->codec);
+	if (hdr->flags)
+		return ar_lane_bad_frame(lane, "flags", hdr->flags);
+	if (hdr->weight)
+		return ar_lane_bad_frame(lane, "weight", le32_to_cpu(hdr->weight));
+	if (hdr->reserved[0] || hdr->reserved[1])
+		return ar_lane_bad_frame(lane, "reserved",
+					 le64_to_cpu(hdr->reserved[0]));
+	if (!hdr->job)
+		return ar_lane_bad_frame(lane, "job", 0);
+	return 0;
+}
+
+/* Phase, chunk, offset and length must be those of the next frame due. */
+static int ar_lane_check_place(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
+			       struct ar_job_lane *jl, struct ar_range *payload)
+{
+	const struct ar_ring_config *config = &lane->ring->config;
+	u32 element_bytes = jl->job->element_bytes;
+	u32 chunk = le32_to_cpu(hdr->chunk);
+	u64 chunk_bytes, offset;
+	struct ar_range range;
+	u32 len;
+
+	if (ar_action(hdr->phase, chunk, config->rank, config->size) == AR_REFUSE)
+		return ar_lane_bad_frame(lane, "chunk", chunk);
+	range = ar_chunk(jl->stripe, element_bytes, config->size, chunk);
+	chunk_bytes = range.count * element_bytes;
+	offset = jl->next_frame[hdr->phase - 1][chunk] * config->frame_max;
+	if (le64_to_cpu(hdr->offset) != offset || (offset && offset >= chunk_bytes))
+		return ar_lane_bad_frame(lane, "offset", le64_to_cpu(hdr->offset));
+	len = min_t(u64, config->frame_max, chunk_bytes - offset);
+	if (le32_to_cpu(hdr->len) != len)
+		return ar_lane_bad_frame(lane, "length", le32_to_cpu(hdr->len));
+	/* An empty chunk has one frame; a second one has no place. */
+	if (!chunk_bytes && jl->next_frame[hdr->phase - 1][chunk])
+		return ar_lane_bad_frame(lane, "offset", 0);
+	payload->start = range.start * element_bytes + offset;
+	payload->count = len;
+	return 0;
+}
+
+static int ar_lane_put_header(struct ar_lane *lane, struct ar_job_lane *jl,
+			      enum ar_phase phase, u32 chunk, u64 offset, u32 len)
+{
+	const struct allreduce_call *call = &jl->job->call;
+	struct ar_frame_hdr *hdr;
+
+	hdr = (struct ar_frame_hdr *)ar_txq_reserve_header(&lane->txq);
+	if (!hdr)
+		return -ENOMEM;
+	*hdr = (struct ar_frame_hdr) {
+		.magic = cpu_to_le16(AR_FRAME_MAGIC),
+		.phase = phase,
+		.len = cpu_to_le32(len),
+		.job = cpu_to_le64(jl->job->number),
+		.offset = cpu_to_le64(offset),
+		.count = cpu_to_le64(call->count),
+		.chunk = cpu_to_le32(chunk),
+		.collective = call->collective,
+		.type = call->type,
+		.op = call->op,
+		.root = cpu_to_le32(call->root),
+	};
+	ar_txq_commit(&lane->txq, sizeof(*hdr));
+	return 0;
+}
+
+static void ar_lane_open_frame(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
+			       struct ar_job_lane *jl, enum ar_action action,
+			       u64 vector_offset)
+{
+	struct ar_rx_frame *rx = &lane->rx;
+
+	rx->jl = jl;
+	rx->action = action;
+	rx->reduce = jl->job->reduce;
+	rx->element_bytes = jl->job->element_bytes;
+	rx->sending = ar_action_sends(action);
+	jl->next_frame[hdr->phase - 1][le32_to_cpu(hdr->chunk)]++;
+	ar_membuf_seek(&rx->local, ar_job_src(jl->job), vector_offset);
+	ar_membuf_seek(&rx->result, &jl->job->dst, vector_offset);
+}
+
+static bool ar_action_reduces(enum ar_action action)
+{
+	return action == AR_REDUCE || action == AR_REDUCE_FINAL;
+}
+
+static int ar_lane_header(void *ctx, const struct ar_frame_hdr *hdr, u32 *grain)
+{
+	struct ar_lane *lane = ctx;
+	const struct ar_ring_config *config = &lane->ring->config;
+	struct ar_range payload;
+	struct ar_job_lane *jl;
+	enum ar_action action;
+	bool passed;
+	int ret;
+
+	ret = ar_lane_check_fixed(lane, hdr);
+	if (ret)
+		return ret;
+	jl = ar_lane_part(lane, le64_to_cpu(hdr->job), &passed);
+	if (passed) {
+		if (jl)
+			return ar_lane_mismatch(lane, hdr, jl->job);
+		return ar_lane_bad_frame(lane, "a job that is over, number",
+					 le64_to_cpu(hdr->job));
+	}
+	if (!jl)
+		return -EAGAIN;
+	if (!ar_lane_same_call(hdr, &jl->job->call))
+		return ar_lane_mismatch(lane, hdr, jl->job);
+	ret = ar_lane_check_place(lane, hdr, jl, &payload);
+	if (ret)
+		return ret;
+	action = ar_action(hdr->phase, le32_to_cpu(hdr->chunk), config->rank,
+			   config->size);
+	if (ar_action_sends(action)) {
+		if (!ar_txq_may_forward(&lane->txq))
+			return -EAGAIN;
+		ret = ar_lane_put_header(lane, jl,
+					 action == AR_REDUCE ? AR_PHASE_REDUCE :
+					 AR_PHASE_FINAL,
+					 le32_to_cpu(hdr->chunk),
+					 le64_to_cpu(hdr->offset), payload.count);
+		if (ret)
+			return ret;
+	}
+	ar_lane_open_frame(lane, hdr, jl, action, payload.start);
+	if (ar_action_reduces(action))
+		*grain = jl->job->element_bytes;
+	return 0;
+}
+
+/* Received + local -> pool page and, if this is the last sum, the result. */
+static int ar_lane_reduce(struct ar_lane *lane, const u8 *data, u32 len)
+{
+	struct ar_rx_frame *rx = &lane->rx;
+	bool final = rx->action == AR_REDUCE_FINAL;
+	u32 element_bytes = rx->element_bytes;
+
+	ar_stat_add(&lane->stats, bytes_reduced, len);
+	if (final)
+		ar_stat_add(&lane->stats, bytes_delivered, len);
+	while (len) {
+		u8 *local, *result = NULL, *out;
+		u32 n;
+
+		out = ar_txq_reserve(&lane->txq, element_bytes, len, &n);
+		if (!out)
+			return -ENOMEM;
+		n = min_t(size_t, n - n % element_bytes,
+			  ar_membuf_run(&rx->local, &local));
+		if (final)
+			n = min_t(size_t, n, ar_membuf_run(&rx->result, &result));
+		ar_reduce_begin();
+		rx->reduce(out, result, data, local, n / element_bytes);
+		ar_reduce_end();
+		ar_txq_commit(&lane->txq, n);
+		ar_membuf_advance(&rx->local, n);
+		if (final)
+			ar_membuf_advance(&rx->result, n);
+		data += n;
+		len -= n;
+	}
+	return 0;
+}
+
+static void ar_lane_deliver(struct ar_lane *lane, const u8 *data, u32 len)
+{
+	ar_stat_add(&lane->stats, bytes_delivered, len);
+	while (len) {
+		u8 *result;
+		u32 n = min_t(size_t, len, ar_membuf_run(&lane->rx.result, &result));
+
+		memcpy(result, data, n);
+		ar_membuf_advance(&lane->rx.result, n);
+		data += n;
+		len -= n;
+	}
+}
+
+static int ar_lane_forward_copy(struct ar_lane *lane, const u8 *data, u32 len)
+{
+	ar_stat_add(&lane->stats, bytes_copied, len);
+	while (len) {
+		u32 n;
+		u8 *out = ar_txq_reserve(&lane->txq, 1, len, &n);
+
+		if (!out)
+			return -ENOMEM;
+		memcpy(out, data, n);
+		ar_txq_commit(&lane->txq, n);
+		data += n;
+		len -= n;
+	}
+	return 0;
+}
+
+static int ar_lane_forward(struct ar_lane *lane, const u8 *data, u32 len)
+{
+	const struct ar_rx_run *run = &lane->run;
+
+	if (!run->page || !ar_txq_may_reference(&lane->txq))
+		return ar_lane_forward_copy(lane, data, len);
+	ar_stat_add(&lane->stats, bytes_forwarded, len);
+	ar_txq_add_page(&lane->txq, run->page, run->offset + (data - run->base), len);
+	return 0;
+}
+
+static int ar_lane_payload(void *ctx, const u8 *data, u32 len, bool carried)
+{
+	struct ar_lane *lane = ctx;
+	enum ar_action action = lane->rx.action;
+
+	if (carried)
+		ar_stat_add(&lane->stats, elements_straddled, 1);
+	if (ar_action_reduces(action))
+		return ar_lane_reduce(lane, data, len);
+	ar_lane_deliver(lane, data, len);
+	if (action == AR_DELIVER_FORWARD)
+		return ar_lane_forward(lane, data, len);
+	return 0;
+}
+
+/* All frames of the part have come: fact 2 says that all have been injected. */
+static int ar_lane_part_received(struct ar_lane *lane, struct ar_job_lane *jl)
+{
+	if (jl->to_inject)
+		return ar_lane_bad_frame(lane, "a result too early, job",
+					 jl->job->number);
+	spin_lock(&lane->ring->lock);
+	list_move_tail(&jl->node, &lane->finished);
+	spin_unlock(&lane->ring->lock);
+	return 0;
+}
+
+static int ar_lane_end(void *ctx)
+{
+	struct ar_lane *lane = ctx;
+	struct ar_job_lane *jl = lane->rx.jl;
+
+	ar_stat_add(&lane->stats, frames_received, 1);
+	if (lane->rx.sending) {
+		ar_stat_add(&lane->stats, frames_sent, 1);
+		lane->rx.sending = false;
+		lane->forwarded++;
+		jl->to_forward--;
+	}
+	lane->rx.jl = NULL;
+	if (--jl->to_receive)
+		return 0;
+	return ar_lane_part_received(lane, jl);
+}
+
+static const struct ar_parser_ops ar_lane_parser_ops = {
+	.header = ar_lane_header,
+	.payload = ar_lane_payload,
+	.end = ar_lane_end,
+};
+
+static ssize_t ar_lane_feed(struct ar_lane *lane, struct page *page, u32 offset,
+			    const u8 *data, size_t len)
+{
+	lane->run.page = page;
+	lane->run.offset = offset;
+	lane->run.base = data;
+	return ar_parser_feed(&lane->parser, data, len, &ar_lane_parser_ops, lane);
+}
+
+/* Take what prev has sent, a batch at most: bytes, 0 or an error. */
+static int ar_lane_receive(struct ar_lane *lane)
+{
+	ssize_t ret;
+
+	if (lane->parser.state == AR_PARSER_PARKED) {
+		ret = ar_lane_feed(lane, NULL, 0, NULL, 0);
+		if (ret < 0)
+			return ret;
+		if (lane->parser.state == AR_PARSER_PARKED)
+			return 0;
+	}
+	ret = ar_link_receive(&lane->prev, AR_RX_BATCH, ar_lane_feed);
+	if (ret > 0)
+		ar_stat_add(&lane->stats, bytes_received, ret);
+	return ret;
+}
+
+/* ---- inject -------------------------------------------------------------- */
+
+/*
+ * The part to inject from. Jobs are serial on a lane: nothing of a job is sent
+ * before all of the one before it has been.
+ */
+static struct ar_job_lane *ar_lane_injectable(struct ar_lane *lane)
+{
+	struct ar_job_lane *jl, *found = NULL;
+
+	spin_lock(&lane->ring->lock);
+	list_for_each_entry(jl, &lane->jobs, node) {
+		if (jl->to_inject)
+			found = jl;
+		if (jl->to_inject || jl->to_forward)
+			break;
+	}
+	spin_unlock(&lane->ring->lock);
+	return found;
+}
+
+/* The user's pages go out by reference (design.rst, fact 2). */
+static void ar_lane_add_user_pages(struct ar_lane *lane, struct ar_job_lane *jl,
+				   u64 vector_offset, u32 len)
+{
+	struct ar_membuf_iter it;
+
+	ar_membuf_seek(&it, ar_job_src(jl->job), vector_offset);
+	while (len) {
+		u8 *addr;
+		u32 n = min_t(size_t, len, ar_membuf_run(&it, &addr));
+
+		n = min_t(u32, n, PAGE_SIZE - offset_in_page(addr));
+		ar_txq_add_page(&lane->txq, virt_to_page(addr),
+				offset_in_page(addr), n);
+		ar_membuf_advance(&it, n);
+		len -= n;
+	}
+}
+
+static int ar_lane_inject_frame(struct ar_lane *lane, struct ar_job_lane *jl)
+{
+	const struct ar_ring_config *config = &lane->ring->config;
+	u32 element_bytes = jl->job->element_bytes;
+	struct ar_range chunk = ar_chunk(jl->stripe, element_bytes, config->size,
+					 config->rank);
+	u64 offset = jl->inject_offset;
+	u32 len = min_t(u64, config->frame_max, chunk.count * element_bytes - offset);
+	int ret;
+
+	ret = ar_lane_put_header(lane, jl, AR_PHASE_REDUCE, config->rank, offset, len);
+	if (ret)
+		return ret;
+	ar_lane_add_user_pages(lane, jl, chunk.start * element_bytes + offset, len);
+	jl->inject_offset += len;
+	jl->to_inject--;
+	lane->forwarded = 0;
+	ar_stat_add(&lane->stats, bytes_injected, len);
+	ar_stat_add(&lane->stats, frames_sent, 1);
+	return 0;
+}
+
+/*
+ * One frame of the own chunk, if there is one and it is its turn: about one
+ * for each 2N-3 that pass through, which is the share that keeps all members
+ * equally fast; as many as fit when nothing comes. Frames, 0 or an error.
+ */
+static int ar_lane_inject(struct ar_lane *lane, bool prev_is_idle)
+{
+	struct ar_job_lane *jl;
+	int ret;
+
+	if (lane->rx.sending || !ar_txq_may_inject(&lane->txq))
+		return 0;
+	if (!prev_is_idle && lane->forwarded < 2 * lane->ring->config.size - 3)
+		return 0;
+	jl = ar_lane_injectable(lane);
+	if (!jl)
+		return 0;
+	ret = ar_lane_inject_frame(lane, jl);
+	return ret ?: 1;
+}
+
+/* ---- send ---------------------------------------------------------------- */
+
+/* Hand the queue to TCP as far as it takes it: bytes, 0 or an error. */
+static ssize_t ar_lane_send(struct ar_lane *lane)
+{
+	struct bio_vec bv[AR_SEND_VECS];
+	struct ar_txq *q = &lane->txq;
+	ssize_t sent = 0;
+	size_t bytes;
+	u32 nr;
+
+	while ((nr = ar_txq_peek(q, bv, AR_SEND_VECS, &bytes))) {
+		bool more = bytes < q->bytes || lane->rx.sending;
+		ssize_t ret = ar_link_send(&lane->next, bv, nr, bytes, more);
+
+		if (ret == -EAGAIN)
+			break;
+		if (ret < 0)
+			return ret;
+		ar_txq_consume(q, ret);
+		sent += ret;
+		ar_stat_add(&lane->stats, bytes_sent, ret);
+		if (!ar_link_sends_by_reference(&lane->next))
+			ar_stat_add(&lane->stats, bytes_copied, ret);
+	}
+	if (sent && !q->bytes)
+		wake_up_all(&lane->ring->idle);
+	return sent;
+}
+
+/* ---- run ----------------------------------------------------------------- */
+
+static void ar_lane_report_finished(struct ar_lane *lane)
+{
+	struct ar_job_lane *jl, *tmp;
+
+	/* Only this work item adds to or takes from the list. */
+	list_for_each_entry_safe(jl, tmp, &lane->finished, node) {
+		list_del(&jl->node);
+		ar_job_part_done(jl, 0);
+	}
+}
+
+/* A ring of one: the result is the contribution. */
+static void ar_lane_run_alone(struct ar_lane *lane)
+{
+	struct ar_ring *ring = lane->ring;
+	struct ar_job_lane *jl;
+
+	for (;;) {
+		spin_lock(&ring->lock);
+		jl = list_first_entry_or_null(&lane->jobs, struct ar_job_lane, node);
+		if (jl)
+			list_del(&jl->node);
+		spin_unlock(&ring->lock);
+		if (!jl)
+			return;
+		if (!jl->job->in_place) {
+			u64 bytes = jl->stripe.count * jl->job->element_bytes;
+			u64 offset = jl->stripe.start * jl->job->element_bytes;
+			struct ar_membuf_iter it;
+
+			ar_membuf_seek(&it, &jl->job->src, offset);
+			ar_membuf_seek(&lane->rx.result, &jl->job->dst, offset);
+			while (bytes) {
+				u8 *addr;
+				u32 n = min_t(u64, ar_membuf_run(&it, &addr),
+					      min_t(u64, bytes, AR_RX_BATCH));
+
+				ar_lane_deliver(lane, addr, n);
+				ar_membuf_advance(&it, n);
+				bytes -= n;
+				cond_resched();
+			}
+		}
+		WRITE_ONCE(lane->progress, jiffies);
+		ar_job_part_done(jl, 0);
+	}
+}
+
+static bool ar_lane_owes_next(struct ar_lane *lane)
+{
+	struct ar_job_lane *jl;
+	bool owes = lane->txq.bytes;
+
+	spin_lock(&lane->ring->lock);
+	list_for_each_entry(jl, &lane->jobs, node)
+		owes = owes || jl->to_inject || jl->to_forward;
+	spin_unlock(&lane->ring->lock);
+	return owes;
+}
+
+static bool ar_lane_awaits_prev(struct ar_lane *lane)
+{
+	bool awaits;
+
+	spin_lock(&lane->ring->lock);
+	awaits = !list_empty(&lane->jobs);
+	spin_unlock(&lane->ring->lock);
+	return awaits;
+}
+
+/*
+ * A neighbour closed in good order, after all that this lane needs of it: the
+ * jobs in flight can still end well, new ones can't.
+ */
+static void ar_lane_closed(struct ar_lane *lane)
+{
+	struct ar_ring *ring = lane->ring;
+	bool idle;
+
+	spin_lock(&ring->lock);
+	ring->link_closed = true;
+	idle = !ring->jobs_in_flight;
+	spin_unlock(&ring->lock);
+	if (idle)
+		ar_ring_break(ring, -ECONNRESET,
+			      "a neighbour has closed its connection");
+}
+
+static void ar_lane_check_links(struct ar_lane *lane)
+{
+	struct ar_ring *ring = lane->ring;
+	int prev = ar_link_status(&lane->prev);
+	int next = ar_link_status(&lane->next);
+
+	if (prev < 0 || (prev > 0 && ar_lane_awaits_prev(lane)))
+		ar_ring_break(ring, prev < 0 ? prev : -ECONNRESET,
+			      "lane %u: connection from rank %u (%pISpc) lost",
+			      lane->index, ar_ring_prev_rank(ring),
+			      &ar_lane_prev_addr(lane)->sa);
+	else if (next < 0 || (next > 0 && ar_lane_owes_next(lane)))
+		ar_ring_break(ring, next < 0 ? next : -ECONNRESET,
+			      "lane %u: connection to rank %u (%pISpc) lost",
+			      lane->index, ar_ring_next_rank(ring),
+			      &ar_lane_next_addr(lane)->sa);
+	else if (ar_link_has_data(&lane->next))
+		ar_ring_break(ring, -EPROTO,
+			      "lane %u: rank %u sent data against the ring's direction",
+			      lane->index, ar_ring_next_rank(ring));
+	else if (prev > 0 || next > 0)
+		ar_lane_closed(lane);
+}
+
+/* Until nothing moves or it is the others' turn; true if something moved last. */
+static bool ar_lane_run(struct ar_lane *lane)
+{
+	int round, received, injected;
+	ssize_t sent;
+
+	if (lane->ring->config.size == 1) {
+		ar_lane_run_alone(lane);
+		return false;
+	}
+	for (round = 0; round < AR_ROUNDS; round++) {
+		received = ar_lane_receive(lane);
+		injected = received < 0 ? received :
+			   ar_lane_inject(lane, !received);
+		sent = injected < 0 ? injected : ar_lane_send(lane);
+		ar_lane_report_finished(lane);
+		if (sent < 0) {
+			ar_ring_break(lane->ring, sent, "lane %u: error %zd",
+				      lane->index, sent);
+			return false;
+		}
+		if (!received && !injected && !sent) {
+			ar_lane_check_links(lane);
+			return false;
+		}
+		WRITE_ONCE(lane->progress, jiffies);
+		cond_resched();
+	}
+	return true;
+}
+
+/* ---- setup --------------------------------------------------------------- */
+
+static void ar_lane_retry_later(struct ar_lane *lane, u32 ms)
+{
+	mod_delayed_work(ar_wq, &lane->retry, msecs_to_jiffies(ms));
+}
+
+static void ar_lane_connect_failed(struct ar_lane *lane, int error)
+{
+	struct ar_ring *ring = lane->ring;
+
+	ar_link_close(&lane->next);
+	/* A refusal has been noted with its reason already. */
+	if (error != -EPROTO)
+		ar_ring_note(ring, error, "rank %u (%pISpc) %s, error %d",
+			     ar_ring_next_rank(ring), &ar_lane_next_addr(lane)->sa,
+			     error == -EAGAIN ? "is not connecting yet" :
+			     "can't be reached", error);
+	lane->backoff_ms = clamp_t(u32, 2 * lane->backoff_ms, AR_BACKOFF_MIN_MS,
+				   AR_BACKOFF_MAX_MS);
+	ar_lane_retry_later(lane, lane->backoff_ms);
+}
+
+static void ar_lane_setup_next(struct ar_lane *lane)
+{
+	int ret = 0;
+
+	switch (lane->next.state) {
+	case AR_LINK_CLOSED:
+		ret = ar_link_connect(&lane->next);
+		break;
+	case AR_LINK_CONNECTING:
+	case AR_LINK_GREETING:
+		ret = ar_link_greet(&lane->next);
+		break;
+	case AR_LINK_UP:
+		ret = ar_link_status(&lane->next);
+		if (ret > 0)
+			ret = -ECONNRESET;
+		break;
+	}
+	if (ret < 0)
+		ar_lane_connect_failed(lane, ret);
+	else if (lane->next.state != AR_LINK_UP)
+		ar_lane_retry_later(lane, AR_SETUP_POLL_MS);
+}
+
+static struct socket *ar_lane_take_offered(struct ar_lane *lane)
+{
+	struct socket *sock;
+
+	spin_lock(&lane->ring->lock);
+	sock = lane->offered;
+	lane->offered = NULL;
+	spin_unlock(&lane->ring->lock);
+	return sock;
+}
+
+static void ar_lane_setup_prev(struct ar_lane *lane)
+{
+	struct socket *sock = ar_lane_take_offered(lane);
+
+	if (sock) {
+		/* A second connection means that prev has given up the first. */
+		ar_link_close(&lane->prev);
+		if (ar_link_adopt(&lane->prev, sock))
+			ar_link_close(&lane->prev);
+	}
+	if (lane->prev.state == AR_LINK_UP && ar_link_status(&lane->prev))
+		ar_link_close(&lane->prev);
+}
+
+static void ar_lane_setup(struct ar_lane *lane)
+{
+	if (lane->ring->config.size > 1) {
+		ar_lane_setup_prev(lane);
+		/* Not before the back-off is over. */
+		if (lane->next.state != AR_LINK_CLOSED ||
+		    !delayed_work_pending(&lane->retry))
+			ar_lane_setup_next(lane);
+		ar_ring_lane_up(lane, lane->next.state == AR_LINK_UP &&
+				lane->prev.state == AR_LINK_UP);
+	} else {
+		ar_ring_lane_up(lane, true);
+	}
+}
+
+/* ---- stop ---------------------------------------------------------------- */
+
+static void ar_lane_abandon(struct ar_lane *lane, struct list_head *parts)
+{
+	struct ar_ring *ring = lane->ring;
+	struct ar_job_lane *jl;
+	int error;
+
+	for (;;) {
+		spin_lock(&ring->lock);
+		error = ring->error ?: -ECANCELED;
+		jl = list_first_entry_or_null(parts, struct ar_job_lane, node);
+		if (jl)
+			list_del(&jl->node);
+		spin_unlock(&ring->lock);
+		if (!jl)
+			return;
+		ar_job_part_done(jl, error);
+	}
+}
+
+static void ar_lane_stop(struct ar_lane *lane)
+{
+	struct socket *sock = ar_lane_take_offered(lane);
+
+	if (sock)
+		ar_link_release_socket(sock);
+	cancel_delayed_work(&lane->retry);
+	ar_link_close(&lane->next);
+	ar_link_close(&lane->prev);
+	ar_ring_lane_up(lane, false);
+	ar_txq_purge(&lane->txq);
+	memset(&lane->parser, 0, sizeof(lane->parser));
+	memset(&lane->rx, 0, sizeof(lane->rx));
+	lane->forwarded = 0;
+	lane->backoff_ms = 0;
+	ar_lane_abandon(lane, &lane->finished);
+	ar_lane_abandon(lane, &lane->jobs);
+}
+
+static void ar_lane_work(struct work_struct *work)
+{
+	struct ar_lane *lane = container_of(work, struct ar_lane, work);
+
+	switch (READ_ONCE(lane->ring->state)) {
+	case ALLREDUCE_RING_CONNECTING:
+		ar_lane_setup(lane);
+		break;
+	case ALLREDUCE_RING_UP:
+		if (ar_lane_run(lane))
+			ar_lane_queue(lane);
+		break;
+	case ALLREDUCE_RING_DOWN:
+	case ALLREDUCE_RING_BROKEN:
+		ar_lane_stop(lane);
+		break;
+	}
+}
+
+static void ar_lane_retry(struct work_struct *work)
+{
+	struct ar_lane *lane = container_of(to_delayed_work(work), struct ar_lane,
+					    retry);
+
+	ar_lane_queue(lane);
+}
+
+/**
+ * ar_lane_offer - hand an accepted connection from prev to its lane
+ * @lane: the lane
+ * @sock: the socket, greeted; belongs to the lane after success
+ *
+ * Return: 0, or -ENOTCONN if the ring is not connecting.
+ */
+int ar_lane_offer(struct ar_lane *lane, struct socket *sock)
+{
+	struct ar_ring *ring = lane->ring;
+	struct socket *old = NULL;
+	int ret = -ENOTCONN;
+
+	spin_lock(&ring->lock);
+	if (ring->state == ALLREDUCE_RING_CONNECTING) {
+		old = lane->offered;
+		lane->offered = sock;
+		ar_lane_queue(lane);
+		ret = 0;
+	}
+	spin_unlock(&ring->lock);
+	if (old)
+		ar_link_release_socket(old);
+	return ret;
+}
+
+void ar_lane_init(struct ar_lane *lane, struct ar_ring *ring, u32 index)
+{
+	lane->ring = ring;
+	lane->index = index;
+	INIT_WORK(&lane->work, ar_lane_work);
+	INIT_DELAYED_WORK(&lane->retry, ar_lane_retry);
+	INIT_LIST_HEAD(&lane->jobs);
+	INIT_LIST_HEAD(&lane->finished);
+	ar_link_init(&lane->next, lane);
+	ar_link_init(&lane->prev, lane);
+}
+
+/* The ring is broken for good: wait until the lane has let go of everything. */
+void ar_lane_exit(struct ar_lane *lane)
+{
+	cancel_delayed_work_sync(&lane->retry);
+	ar_lane_queue(lane);
+	flush_work(&lane->work);
+	cancel_delayed_work_sync(&lane->retry);
+	flush_work(&lane->work);
+	ar_txq_exit(&lane->txq);
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The user's buffer: pinned at submission, or registered with io_uring.
+ *
+ * A pinned buffer is charged to the submitter's RLIMIT_MEMLOCK until it is
+ * released. Pages of a registered buffer are held by the io_uring command.
+ */
+#include <linux/bvec.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/uio.h>
+
+#include "membuf.h"
+
+/* Pages pinned in one call; the array is one page. */
+#define AR_PIN_BATCH	(PAGE_SIZE / sizeof(struct page *))
+
+static int ar_membuf_alloc_runs(struct ar_membuf *mb, u64 max_runs)
+{
+	if (max_runs >= U32_MAX)
+		return -EINVAL;
+	mb->runs = kvmalloc_array(max_runs + 1, sizeof(*mb->runs),
+				  GFP_KERNEL_ACCOUNT);
+	if (!mb->runs)
+		return -ENOMEM;
+	mb->runs[0].start = 0;
+	return 0;
+}
+
+/* Append @len bytes at @addr; runs[nr_runs] always ends the list. */
+static void ar_membuf_append(struct ar_membuf *mb, u8 *addr, size_t len)
+{
+	struct ar_run *end = &mb->runs[mb->nr_runs];
+
+	if (!mb->nr_runs || end[-1].addr + (mb->len - end[-1].start) != addr) {
+		end->start = mb->len;
+		end->addr = addr;
+		mb->nr_runs++;
+		end++;
+	}
+	mb->len += len;
+	end->start = mb->len;
+	end->addr = NULL;
+}
+
+static int ar_membuf_charge(struct ar_membuf *mb, unsigned long pages)
+{
+	int ret;
+
+	ret = account_locked_vm(current->mm, pages, true);
+	if (ret)
+		return ret;
+	mb->mm = current->mm;
+	mmgrab(mb->mm);
+	mb->charged = pages;
+	return 0;
+}
+
+static void ar_membuf_uncharge(struct ar_membuf *mb)
+{
+	account_locked_vm(mb->mm, mb->charged, false);
+	mmdrop(mb->mm);
+	mb->mm = NULL;
+	mb->charged = 0;
+}
+
+static void ar_membuf_unpin(struct ar_membuf *mb)
+{
+	u32 i;
+
+	for (i = 0; i < mb->nr_runs; i++) {
+		u8 *addr = mb->runs[i].addr;
+		u64 len = mb->runs[i + 1].start - mb->runs[i].start;
+		unsigned long pages =
+			DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE);
+
+		unpin_user_page_range_dirty_lock(virt_to_page(addr), pages,
+						 mb->writable);
+	}
+}
+
+static int ar_membuf_pin_pages(struct ar_membuf *mb, unsigned long addr, u64 len,
+			       struct page **pages)
+{
+	unsigned int flags = FOLL_LONGTERM | (mb->writable ? FOLL_WRITE : 0);
+	unsigned int offset = offset_in_page(addr);
+
+	while (len) {
+		int want = min_t(u64, DIV_ROUND_UP(offset + len, PAGE_SIZE),
+				 AR_PIN_BATCH);
+		int got = pin_user_pages_fast(addr & PAGE_MASK, want, flags,
+					      pages);
+		int i;
+
+		if (got <= 0)
+			return got ?: -EFAULT;
+		for (i = 0; i < got; i++) {
+			size_t n = min_t(u64, len, PAGE_SIZE - offset);
+
+			ar_membuf_append(mb, (u8 *)page_address(pages[i]) + offset, n);
+			addr += n;
+			len -= n;
+			offset = 0;
+		}
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return 0;
+}
+
+/**
+ * ar_membuf_pin - pin a range of the caller's memory
+ * @mb: zeroed; release it with ar_membuf_release(), also after an error
+ * @addr: user address
+ * @len: bytes
+ * @writable: the kernel will write to it
+ *
+ * Return: 0, -EFAULT, -ENOMEM (also for RLIMIT_MEMLOCK), -EINTR.
+ */
+int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable)
+{
+	unsigned long nr_pages;
+	struct page **pages;
+	int ret;
+
+	if (!len)
+		return ar_membuf_alloc_runs(mb, 0);
+	if (addr + len < addr || !access_ok((void __user *)addr, len))
+		return -EFAULT;
+	nr_pages = DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE);
+	mb->writable = writable;
+	ret = ar_membuf_charge(mb, nr_pages);
+	if (ret)
+		return ret;
+	ret = ar_membuf_alloc_runs(mb, nr_pages);
+	if (ret)
+		return ret;
+	pages = (struct page **)__get_free_page(GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	ret = ar_membuf_pin_pages(mb, addr, len, pages);
+	free_page((unsigned long)pages);
+	return ret;
+}
+
+/**
+ * ar_membuf_import - use a registered buffer
+ * @mb: zeroed; release it with ar_membuf_release(), also after an error
+ * @iter: bvec iterator of io_uring_cmd_import_fixed()
+ *
+ * Return: 0, -EINVAL, -ENOMEM.
+ */
+int ar_membuf_import(struct ar_membuf *mb, const struct iov_iter *iter)
+{
+	struct bvec_iter start = {
+		.bi_size = iov_iter_count(iter),
+		.bi_bvec_done = iter->iov_offset,
+	};
+	struct bvec_iter pos;
+	struct bio_vec bv;
+	u64 nr_pages = 0;
+	int ret;
+
+	if (!iov_iter_is_bvec(iter) || iov_iter_count(iter) > UINT_MAX)
+		return -EINVAL;
+	for_each_bvec(bv, iter->bvec, pos, start)
+		nr_pages++;
+	ret = ar_membuf_alloc_runs(mb, nr_pages);
+	if (ret)
+		return ret;
+	for_each_bvec(bv, iter->bvec, pos, start)
+		ar_membuf_append(mb, (u8 *)page_address(bv.bv_page) + bv.bv_offset,
+				 bv.bv_len);
+	return 0;
+}
+
+/* Unpin, uncharge, free. May sleep. */
+void ar_membuf_release(struct ar_membuf *mb)
+{
+	if (mb->mm) {
+		ar_membuf_unpin(mb);
+		ar_membuf_uncharge(mb);
+	}
+	kvfree(mb->runs);
+	memset(mb, 0, sizeof(*mb));
+}
+
+/* Start to walk at @offset, at most the buffer's length. */
+void ar_membuf_seek(struct ar_membuf_iter *it, const struct ar_membuf *mb,
+		    u64 offset)
+{
+	u32 low = 0, high = mb->nr_runs;
+
+	while (high - low > 1) {
+		u32 mid = low + (high - low) / 2;
+
+		if (mb->runs[mid].start <= offset)
+			low = mid;
+		else
+			high = mid;
+	}
+	it->mb = mb;
+	it->run = low;
+	it->offset = offset;
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /dev/allreduce: io_uring commands on a misc device.
+ *
+ * A file belongs to the network namespace in which it was opened and can be
+ * attached to one of its rings; a ring has one file at most. A pending command
+ * holds the file, so a file that is released has no jobs.
+ *
+ * There is one way to end a command that is pending: the ring lets go of the
+ * job (job.c) and the result is posted in the submitter's context. Canceling,
+ * in all its forms, breaks the ring and leaves the rest to that; io_uring asks
+ * again until the command is gone, which takes as long as the lanes' current
+ * batch.
+ */
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "allreduce.h"
+#include "compat.h"
+
+/* SQE128 leaves so much for the payload. */
+#define AR_PAYLOAD_BYTES	80
+
+struct ar_file {
+	struct net *net;
+	struct mutex lock;		/* serialises attaching */
+	struct ar_ring *ring;		/* set once */
+};
+
+union ar_payload {
+	u8 bytes[AR_PAYLOAD_BYTES];
+	struct allreduce_attach attach;
+	struct allreduce_call call;
+	struct allreduce_cancel cancel;
+	struct allreduce_info_query info;
+};
+
+static_assert(sizeof(union ar_payload) == AR_PAYLOAD_BYTES);
+
+static struct ar_ring *ar_file_ring(struct ar_file *file)
+{
+	/* Pairs with the release in ar_file_attach(). */
+	return smp_load_acquire(&file->ring);
+}
+
+/* ---- information --------------------------------------------------------- */
+
+static int ar_put_info(struct ar_ring *ring, u64 addr, u32 size)
+{
+	struct allreduce_info info;
+
+	ar_ring_info(ring, &info);
+	if (copy_to_user(u64_to_user_ptr(addr), &info, min_t(size_t, size, sizeof(info))))
+		return -EFAULT;
+	return 0;
+}
+
+static int ar_uring_info(struct ar_file *file, const struct allreduce_info_query *query)
+{
+	struct ar_ring *ring = ar_file_ring(file);
+
+	if (query->reserved0 ||
+	    memchr_inv(query->reserved, 0, sizeof(query->reserved)))
+		return -EINVAL;
+	if (!ring)
+		return -ENXIO;
+	return ar_put_info(ring, query->info, query->info_size);
+}
+
+/* ---- attaching ----------------------------------------------------------- */
+
+static bool ar_ring_claim(struct ar_ring *ring, void *owner)
+{
+	bool free;
+
+	spin_lock(&ring->lock);
+	free = !ring->attached;
+	if (free)
+		ring->attached = owner;
+	spin_unlock(&ring->lock);
+	return free;
+}
+
+static void ar_ring_unclaim(struct ar_ring *ring)
+{
+	spin_lock(&ring->lock);
+	ring->attached = NULL;
+	spin_unlock(&ring->lock);
+}
+
+static int ar_file_attach(struct ar_file *file, const struct allreduce_attach *attach)
+{
+	struct ar_ring *ring;
+	int ret;
+
+	if (file->ring)
+		return -EALREADY;
+	ring = ar_ring_get_by_name(ar_net(file->net), attach->ring);
+	if (!ring)
+		return -ENODEV;
+	ret = -EBUSY;
+	if (!ar_ring_claim(ring, file))
+		goto err_put;
+	if (attach->info) {
+		ret = ar_put_info(ring, attach->info, attach->info_size);
+		if (ret)
+			goto err_unclaim;
+	}
+	smp_store_release(&file->ring, ring);
+	return 0;
+
+err_unclaim:
+	ar_ring_unclaim(ring);
+err_put:
+	ar_ring_put(ring);
+	return ret;
+}
+
+static int ar_uring_attach(struct ar_file *file, const struct allreduce_attach *attach)
+{
+	int ret;
+
+	if (attach->flags || strnlen(attach->ring, ALLREDUCE_NAME_SIZE) ==
+	    ALLREDUCE_NAME_SIZE ||
+	    memchr_inv(attach->reserved, 0, sizeof(attach->reserved)))
+		return -EINVAL;
+	mutex_lock(&file->lock);
+	ret = ar_file_attach(file, attach);
+	mutex_unlock(&file->lock);
+	return ret;
+}
+
+/* ---- jobs ---------------------------------------------------------------- */
+
+static struct ar_job **ar_cmd_job(struct io_uring_cmd *cmd)
+{
+	BUILD_BUG_ON(sizeof(struct ar_job *) > sizeof(cmd->pdu));
+	return (struct ar_job **)cmd->pdu;
+}
+
+/* In the submitter's context, or in a worker's if that is gone. */
+static void ar_uring_post(struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	struct ar_job *job = *ar_cmd_job(cmd);
+	int result = job->result;
+
+	ar_job_free(job);
+	io_uring_cmd_done(cmd, result, 0, issue_flags);
+}
+
+/* The job is over, and its buffers are released. */
+void ar_job_complete_cmd(struct ar_job *job)
+{
+	io_uring_cmd_complete_in_task(job->cmd, ar_uring_post);
+}
+
+static bool ar_call_fixed_flags_ok(const struct io_uring_cmd *cmd,
+				   const struct allreduce_call *call)
+{
+	bool fixed = cmd->flags & IORING_URING_CMD_FIXED;
+
+	return fixed == !!(call->flags & (ALLREDUCE_CALL_FIXED_SRC |
+					  ALLREDUCE_CALL_FIXED_DST));
+}
+
+static int ar_uring_submit(struct ar_file *file, struct io_uring_cmd *cmd,
+			   const struct allreduce_call *call,
+			   unsigned int issue_flags)
+{
+	struct ar_ring *ring = ar_file_ring(file);
+	struct ar_job *job;
+	int ret;
+
+	if (!ring)
+		return -ENXIO;
+	if (!ar_call_fixed_flags_ok(cmd, call))
+		return -EINVAL;
+	job = ar_job_alloc(ring, call, cmd);
+	if (IS_ERR(job))
+		return PTR_ERR(job);
+	*ar_cmd_job(cmd) = job;
+	/* Before anyone else knows the command; from then on it is to be posted. */
+	compat_uring_cmd_mark_cancelable(cmd, issue_flags);
+	ret = ar_job_submit(job);
+	if (ret) {
+		ar_job_free(job);
+		io_uring_cmd_done(cmd, ret, 0, issue_flags);
+	}
+	return -EIOCBQUEUED;
+}
+
+static int ar_ring_count_jobs(struct ar_ring *ring, u64 tag, bool all)
+{
+	struct ar_job *job;
+	int n = 0;
+
+	spin_lock(&ring->lock);
+	list_for_each_entry(job, &ring->jobs, node)
+		n += all || job->call.tag == tag;
+	spin_unlock(&ring->lock);
+	return n;
+}
+
+static int ar_uring_cancel(struct ar_file *file, const struct allreduce_cancel *cancel)
+{
+	struct ar_ring *ring = ar_file_ring(file);
+	int n;
+
+	if (cancel->flags & ~ALLREDUCE_CANCEL_ALL || cancel->reserved0 ||
+	    memchr_inv(cancel->reserved, 0, sizeof(cancel->reserved)))
+		return -EINVAL;
+	if (!ring)
+		return -ENXIO;
+	n = ar_ring_count_jobs(ring, cancel->tag,
+			       cancel->flags & ALLREDUCE_CANCEL_ALL);
+	if (!n)
+		return -ENOENT;
+	ar_ring_break(ring, -ECANCELED, "a job was canceled");
+	return n;
+}
+
+static bool ar_ring_has_jobs_of(struct ar_ring *ring, fl_owner_t submitter)
+{
+	struct ar_job *job;
+	bool found = false;
+
+	spin_lock(&ring->lock);
+	list_for_each_entry(job, &ring->jobs, node)
+		found = found || job->submitter == submitter;
+	spin_unlock(&ring->lock);
+	return found;
+}
+
+static void ar_submitter_ended(struct ar_ring *ring)
+{
+	ar_ring_break(ring, -ECANCELED,
+		      "the submitting process has ended or closed its io_uring");
+}
+
+/* ---- the device ---------------------------------------------------------- */
+
+static int ar_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	struct ar_file *file = cmd->file->private_data;
+	union ar_payload payload;
+
+	if (compat_uring_cmd_cancels(issue_flags)) {
+		ar_submitter_ended(file->ring);
+		return 0;
+	}
+	if (!(issue_flags & IO_URING_F_SQE128) || issue_flags & IO_URING_F_IOPOLL)
+		return -EINVAL;
+	/* Userspace can change the SQE at any time: it is read once. */
+	memcpy(&payload, compat_uring_cmd_payload(cmd), sizeof(payload));
+	switch (cmd->cmd_op) {
+	case ALLREDUCE_URING_ATTACH:
+		return ar_uring_attach(file, &payload.attach);
+	case ALLREDUCE_URING_SUBMIT:
+		return ar_uring_submit(file, cmd, &payload.call, issue_flags);
+	case ALLREDUCE_URING_CANCEL:
+		return ar_uring_cancel(file, &payload.cancel);
+	case ALLREDUCE_URING_INFO:
+		return ar_uring_info(file, &payload.info);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static int ar_open(struct inode *inode, struct file *filp)
+{
+	struct ar_file *file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
+
+	if (!file)
+		return -ENOMEM;
+	mutex_init(&file->lock);
+	file->net = get_net(current->nsproxy->net_ns);
+	filp->private_data = file;
+	return nonseekable_open(inode, filp);
+}
+
+/*
+ * Called for each close of a descriptor. Only a dying process counts here, and
+ * only if it submitted jobs: a child may have inherited the descriptor. Where
+ * commands are cancelable io_uring has asked for their end already.
+ */
+static int ar_flush(struct file *filp, fl_owner_t id)
+{
+	struct ar_ring *ring = ar_file_ring(filp->private_data);
+
+	if (ring && current->flags & PF_EXITING && ar_ring_has_jobs_of(ring, id))
+		ar_submitter_ended(ring);
+	return 0;
+}
+
+static int ar_release(struct inode *inode, struct file *filp)
+{
+	struct ar_file *file = filp->private_data;
+
+	if (file->ring) {
+		ar_ring_unclaim(file->ring);
+		ar_ring_put(file->ring);
+	}
+	put_net(file->net);
+	kfree(file);
+	return 0;
+}
+
+static const struct file_operations ar_fops = {
+	.owner = THIS_MODULE,
+	.open = ar_open,
+	.flush = ar_flush,
+	.release = ar_release,
+	.uring_cmd = ar_uring_cmd,
+};
+
+static struct miscdevice ar_misc = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "allreduce",
+	.fops = &ar_fops,
+};
+
+int ar_uring_init(void)
+{
+	return misc_register(&ar_misc);
+}
+
+void ar_uring_exit(void)
+{
+	misc_deregister(&ar_misc);
+}
