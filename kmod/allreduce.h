@@ -127,7 +127,7 @@ struct ar_ring {
 	u64 jobs_failed;
 	u32 lanes_up;
 	bool link_closed;		/* a neighbour closed in good order */
-	bool draining;			/* deleted while idle: close in good order */
+	bool draining;			/* ended while idle: close in good order */
 	void *attached;			/* the struct ar_file */
 
 	unsigned long connect_deadline;	/* jiffies */
@@ -275,6 +275,8 @@ __printf(3, 4) void ar_ring_break(struct ar_ring *ring, int error,
 				  const char *fmt, ...);
 __printf(3, 4) void ar_ring_note(struct ar_ring *ring, int error,
 				 const char *fmt, ...);
+void ar_ring_queue_lanes(struct ar_ring *ring);
+void ar_ring_neighbour_closed(struct ar_ring *ring);
 void ar_ring_lane_up(struct ar_lane *lane, bool up);
 void ar_ring_arm_watchdog(struct ar_ring *ring);
 void ar_ring_info(struct ar_ring *ring, struct allreduce_info *info);

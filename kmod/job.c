@@ -245,7 +245,6 @@ out:
 static void ar_job_finish(struct ar_job *job)
 {
 	struct ar_ring *ring = job->ring;
-	bool close_now;
 
 	spin_lock(&ring->lock);
 	list_del(&job->node);
@@ -254,16 +253,15 @@ static void ar_job_finish(struct ar_job *job)
 		ring->jobs_failed++;
 	else
 		ring->jobs_done++;
-	close_now = ring->link_closed && !ring->jobs_in_flight;
+	/* A lane may have waited for this to take note of a closed link. */
+	if (ring->link_closed && ring->state == ALLREDUCE_RING_UP)
+		ar_ring_queue_lanes(ring);
 	spin_unlock(&ring->lock);
 
 	ar_membuf_release(&job->src);
 	ar_membuf_release(&job->dst);
 	job->result = job->status;
 	ar_job_complete_cmd(job);
-	if (close_now)
-		ar_ring_break(ring, -ECONNRESET,
-			      "a neighbour has closed its connection");
 	wake_up_all(&ring->idle);
 }
 

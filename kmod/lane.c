@@ -587,24 +587,6 @@ static bool ar_lane_awaits_prev(struct ar_lane *lane)
 	return awaits;
 }
 
-/*
- * A neighbour closed in good order, after all that this lane needs of it: the
- * jobs in flight can still end well, new ones can't.
- */
-static void ar_lane_closed(struct ar_lane *lane)
-{
-	struct ar_ring *ring = lane->ring;
-	bool idle;
-
-	spin_lock(&ring->lock);
-	ring->link_closed = true;
-	idle = !ring->jobs_in_flight;
-	spin_unlock(&ring->lock);
-	if (idle)
-		ar_ring_break(ring, -ECONNRESET,
-			      "a neighbour has closed its connection");
-}
-
 static void ar_lane_check_links(struct ar_lane *lane)
 {
 	struct ar_ring *ring = lane->ring;
@@ -625,8 +607,8 @@ static void ar_lane_check_links(struct ar_lane *lane)
 		ar_ring_break(ring, -EPROTO,
 			      "lane %u: rank %u sent data against the ring's direction",
 			      lane->index, ar_ring_next_rank(ring));
-	else if (prev > 0 || next > 0)
-		ar_lane_closed(lane);
+	else if (prev > 0 || next > 0 || READ_ONCE(ring->link_closed))
+		ar_ring_neighbour_closed(ring);
 }
 
 /* Until nothing moves or it is the others' turn; true if something moved last. */

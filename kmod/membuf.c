@@ -21,7 +21,7 @@ static int ar_membuf_alloc_runs(struct ar_membuf *mb, u64 max_runs)
 	if (max_runs >= U32_MAX)
 		return -EINVAL;
 	mb->runs = kvmalloc_array(max_runs + 1, sizeof(*mb->runs),
-				  GFP_KERNEL_ACCOUNT);
+				  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!mb->runs)
 		return -ENOMEM;
 	mb->runs[0].start = 0;
@@ -130,6 +130,12 @@ int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable)
 	if (addr + len < addr || !access_ok((void __user *)addr, len))
 		return -EFAULT;
 	nr_pages = DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE);
+	/*
+	 * The table of runs is made before the first page is looked at: no call
+	 * may ask for one that only a larger machine could use.
+	 */
+	if (nr_pages > totalram_pages())
+		return -ENOMEM;
 	mb->writable = writable;
 	ret = ar_membuf_charge(mb, nr_pages);
 	if (ret)

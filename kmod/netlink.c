@@ -19,7 +19,7 @@ static struct genl_family ar_genl_family;
 /* ---- policies ------------------------------------------------------------ */
 
 static const struct nla_policy ar_member_policy[ALLREDUCE_M_MAX + 1] = {
-	[ALLREDUCE_M_ADDR] = { .type = NLA_BINARY, .len = sizeof(struct in6_addr) },
+	[ALLREDUCE_M_ADDR] = { .type = NLA_BINARY },
 	[ALLREDUCE_M_PORT] = { .type = NLA_U16 },
 	[ALLREDUCE_M_SCOPE] = { .type = NLA_U32 },
 };
@@ -221,6 +221,12 @@ void ar_netlink_event(struct ar_ring *ring)
 
 /* ---- requests ------------------------------------------------------------ */
 
+/* Bytes above 127 are letters in some encoding, whatever the sign of char. */
+static bool ar_name_char_ok(u8 c)
+{
+	return c > ' ' && c != '/' && c != 0x7f;
+}
+
 static int ar_get_name(struct genl_info *info, const char **name)
 {
 	const char *p;
@@ -230,10 +236,8 @@ static int ar_get_name(struct genl_info *info, const char **name)
 		return -EINVAL;
 	}
 	*name = nla_data(info->attrs[ALLREDUCE_A_NAME]);
-	for (p = *name; *p; p++) {
-		if (*p <= ' ' || *p == '/' || *p == 0x7f)
-			break;
-	}
+	for (p = *name; ar_name_char_ok(*p); p++)
+		;
 	if (*p || p == *name || p - *name >= ALLREDUCE_NAME_SIZE) {
 		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[ALLREDUCE_A_NAME],
 				    "name: 1 to 31 characters, no '/', no white space");

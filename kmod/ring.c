@@ -33,14 +33,20 @@
 /* How long deletion waits for the last frames to leave. */
 #define AR_DRAIN_MS		2000
 
-static void ar_ring_set_state(struct ar_ring *ring, enum allreduce_ring_state state)
+/* Have every lane look at the ring again. */
+void ar_ring_queue_lanes(struct ar_ring *ring)
 {
 	u32 i;
 
 	lockdep_assert_held(&ring->lock);
-	ring->state = state;
 	for (i = 0; i < ring->config.lanes; i++)
 		ar_lane_queue(&ring->lanes[i]);
+}
+
+static void ar_ring_set_state(struct ar_ring *ring, enum allreduce_ring_state state)
+{
+	ring->state = state;
+	ar_ring_queue_lanes(ring);
 }
 
 /* ---- look-up and references ---------------------------------------------- */
@@ -200,6 +206,39 @@ void ar_ring_info(struct ar_ring *ring, struct allreduce_info *info)
 	spin_unlock(&ring->lock);
 }
 
+/* Has TCP taken all that the lanes have to send? */
+static bool ar_ring_drained(struct ar_ring *ring)
+{
+	u32 i;
+
+	for (i = 0; i < ring->config.lanes; i++)
+		if (READ_ONCE(ring->lanes[i].txq.bytes))
+			return false;
+	return true;
+}
+
+/**
+ * ar_ring_neighbour_closed - a neighbour has closed a link in good order
+ * @ring: the ring
+ *
+ * It has all it needs of this member. The jobs in flight can still end well,
+ * and others may still wait for frames in the queues, so the ring breaks only
+ * when both are gone; until then this is called again by each lane that idles.
+ */
+void ar_ring_neighbour_closed(struct ar_ring *ring)
+{
+	bool over;
+
+	spin_lock(&ring->lock);
+	ring->link_closed = true;
+	over = !ring->jobs_in_flight && ar_ring_drained(ring);
+	spin_unlock(&ring->lock);
+	if (!over)
+		return;
+	WRITE_ONCE(ring->draining, true);
+	ar_ring_break(ring, -ECONNRESET, "a neighbour has closed its connection");
+}
+
 /* ---- watchdog ------------------------------------------------------------ */
 
 static unsigned long ar_watchdog_period(const struct ar_ring *ring)
@@ -216,6 +255,17 @@ void ar_ring_arm_watchdog(struct ar_ring *ring)
 	queue_delayed_work(ar_wq, &ring->watchdog, ar_watchdog_period(ring));
 }
 
+/* Are all lanes connected to next, whatever failed on the way there? */
+static bool ar_ring_reached_next(struct ar_ring *ring)
+{
+	u32 i;
+
+	for (i = 0; i < ring->config.lanes; i++)
+		if (READ_ONCE(ring->lanes[i].next.state) != AR_LINK_UP)
+			return false;
+	return true;
+}
+
 static void ar_ring_connect_timed_out(struct ar_ring *ring)
 {
 	u32 prev = ar_ring_prev_rank(ring);
@@ -225,7 +275,7 @@ static void ar_ring_connect_timed_out(struct ar_ring *ring)
 	timed_out = ring->state == ALLREDUCE_RING_CONNECTING;
 	if (timed_out) {
 		/* The last failure to reach next says more than the time-out. */
-		if (!ring->reason[0])
+		if (!ring->reason[0] || ar_ring_reached_next(ring))
 			snprintf(ring->reason, sizeof(ring->reason),
 				 "rank %u (%pISpc) has not connected", prev,
 				 &ring->config.members[prev].sa);
@@ -479,16 +529,6 @@ int ar_ring_up(struct ar_net *an, const char *name, u32 connect_timeout_ms,
 }
 
 /* ---- deletion ------------------------------------------------------------ */
-
-static bool ar_ring_drained(struct ar_ring *ring)
-{
-	u32 i;
-
-	for (i = 0; i < ring->config.lanes; i++)
-		if (READ_ONCE(ring->lanes[i].txq.bytes))
-			return false;
-	return true;
-}
 
 /* A member that is done must not cut off frames that others still wait for. */
 static void ar_ring_drain(struct ar_ring *ring)

@@ -10,13 +10,17 @@
 
 int ar_txq_init(struct ar_txq *q, u32 frame_max)
 {
-	/* An injected or copied frame takes a segment a page, and its ends. */
-	u32 segs_per_frame = frame_max / PAGE_SIZE + 8;
+	/*
+	 * An injected or copied frame takes a segment a page, and its ends; a
+	 * referenced one takes more where packets end, and there are many of
+	 * them once TCP had to send again packet by packet.
+	 */
+	u32 segs_per_frame = frame_max / PAGE_SIZE + frame_max / AR_TXQ_PACKET + 8;
 
 	memset(q, 0, sizeof(*q));
 	q->frame_bytes = frame_max + AR_FRAME_HDR_BYTES;
 	q->capacity = (u64)AR_TXQ_FRAMES * q->frame_bytes;
-	q->nr_segs = roundup_pow_of_two(4 * AR_TXQ_FRAMES * segs_per_frame);
+	q->nr_segs = roundup_pow_of_two(2 * AR_TXQ_FRAMES * segs_per_frame);
 	q->segs = kvcalloc(q->nr_segs, sizeof(*q->segs), GFP_KERNEL);
 	return q->segs ? 0 : -ENOMEM;
 }

@@ -26,6 +26,7 @@ struct bio_vec;
 struct page;
 
 #define AR_TXQ_FRAMES		4	/* capacity in frames */
+#define AR_TXQ_PACKET		512	/* smallest packet that is forwarded by reference */
 #define AR_POOL_BUFFERS		64
 #define AR_POOL_ORDER		3
 
@@ -104,7 +105,9 @@ static inline bool ar_txq_may_inject(const struct ar_txq *q)
 /*
  * Received bytes that come in very small pieces would need a segment each.
  * Half of the table is for them; beyond that they are to be copied, and the
- * other half suffices for that and for injection (ar_txq_init).
+ * other half suffices for that and for injection (ar_txq_init). Half a table
+ * holds all that flow control lets into the queue if packets are not smaller
+ * than AR_TXQ_PACKET, so that this happens on no ordinary network.
  */
 static inline bool ar_txq_may_reference(const struct ar_txq *q)
 {
