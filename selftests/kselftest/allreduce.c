@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sums of rings of 1 to 5 members, 1 and 4 lanes, IPv4 and IPv6: every element
+ * against a reference, the same bits everywhere, and what the counters say.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "env.h"
+#include "../../tools/arbench/arbench.h"
+#include "kselftest_harness.h"
+
+#define GUARD	0x5a
+#define MIB	(1024 * 1024)
+
+/* One job's buffers, with a guard before and after each. */
+struct buffers {
+	unsigned char *area;
+	size_t area_bytes;
+	unsigned char *src;
+	unsigned char *dst;
+	uint64_t bytes;
+};
+
+static int buffers_alloc(struct buffers *b, uint64_t bytes, unsigned int misalign,
+			 bool in_place)
+{
+	size_t part = bytes + 256;
+
+	memset(b, 0, sizeof(*b));
+	b->bytes = bytes;
+	b->area_bytes = (2 * part + 4095) & ~4095UL;
+	b->area = mmap(NULL, b->area_bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b->area == MAP_FAILED)
+		return -ENOMEM;
+	memset(b->area, GUARD, b->area_bytes);
+	b->src = b->area + 128 + misalign;
+	b->dst = in_place ? b->src : b->src + part;
+	return 0;
+}
+
+static void buffers_free(struct buffers *b)
+{
+	munmap(b->area, b->area_bytes);
+}
+
+static bool outside(const struct buffers *b, const unsigned char *p)
+{
+	return (p < b->src || p >= b->src + b->bytes) &&
+	       (p < b->dst || p >= b->dst + b->bytes);
+}
+
+/* Bytes of the guards that were written to. */
+static uint64_t buffers_spoilt(const struct buffers *b)
+{
+	uint64_t spoilt = 0;
+	size_t i;
+
+	for (i = 0; i < b->area_bytes; i++)
+		if (outside(b, b->area + i) && b->area[i] != GUARD)
+			spoilt++;
+	return spoilt;
+}
+
+/* Errors in a finished job's buffers: wrong sums, a changed source, overruns. */
+static uint64_t buffers_check(const struct buffers *b, const struct job *job,
+			      struct env_member *m)
+{
+	uint64_t wrong = reference_check(job, m->env->config.size,
+					 m->env->config.lanes, b->dst);
+	uint64_t spoilt = buffers_spoilt(b);
+	uint64_t changed = 0;
+
+	if (b->src != b->dst)
+		changed = reference_check_src(job, m->rank, b->src);
+	if (wrong || changed || spoilt)
+		printf("# rank %u type %u count %llu: %llu wrong, %llu of the source changed, %llu bytes outside written\n",
+		       m->rank, job->type, (unsigned long long)job->count,
+		       (unsigned long long)wrong, (unsigned long long)changed,
+		       (unsigned long long)spoilt);
+	return wrong + changed + spoilt;
+}
+
+static int run_one(struct env_member *m, const struct job *job,
+		   unsigned int misalign, bool in_place)
+{
+	struct buffers b;
+	uint64_t bad;
+	int ret;
+
+	ret = buffers_alloc(&b, job->count * aru_type_size(job->type), misalign,
+			    in_place);
+	if (ret)
+		return ret;
+	reference_fill(job, m->rank, b.src);
+	ret = aru_allreduce(m->aru, b.src, b.dst, job->count, job->type, job->op,
+			    NULL);
+	bad = ret ? 0 : buffers_check(&b, job, m);
+	buffers_free(&b);
+	return ret ? ret : bad ? -EIO : 0;
+}
+
+FIXTURE(ring)
+{
+	struct env env;
+};
+
+FIXTURE_VARIANT(ring)
+{
+	struct env_config config;
+};
+
+#define VARIANT(size_, lanes_, name_, family_) \
+	FIXTURE_VARIANT_ADD(ring, size##size_##_lanes##lanes_##_##name_) { \
+		.config = { .size = size_, .lanes = lanes_, .family = family_ } \
+	};
+
+#define VARIANTS(size) \
+	VARIANT(size, 1, ipv4, AF_INET) \
+	VARIANT(size, 4, ipv4, AF_INET) \
+	VARIANT(size, 1, ipv6, AF_INET6) \
+	VARIANT(size, 4, ipv6, AF_INET6)
+
+VARIANTS(1)
+VARIANTS(2)
+VARIANTS(3)
+VARIANTS(4)
+VARIANTS(5)
+
+FIXTURE_SETUP(ring)
+{
+	ASSERT_EQ(0, env_namespaces());
+	ASSERT_EQ(0, env_up(&self->env, &variant->config));
+}
+
+FIXTURE_TEARDOWN(ring)
+{
+	env_down(&self->env);
+}
+
+/* Every type; counts around all boundaries; both placements; odd addresses. */
+static int run_counts(struct env_member *m)
+{
+	static const unsigned int types[] = {
+#define X_TYPE(NAME, name, value, bytes)	value,
+		ALLREDUCE_FOR_EACH_TYPE(X_TYPE)
+	};
+	static const uint64_t counts[] = {
+		0, 1, 2, 3, 4, 5, 6, 15, 16, 17, 63, 65, 257, 1023, 4099,
+		16384 * 5 + 1,
+	};
+	uint64_t iteration = 0;
+	size_t t, c;
+
+	for (t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+		for (c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+			struct job job = {
+				.seed = 1, .count = counts[c], .type = types[t],
+				.op = ALLREDUCE_SUM, .iteration = iteration++,
+			};
+			unsigned int bytes = aru_type_size(types[t]);
+			unsigned int misalign = bytes * (c % 16);
+			int ret;
+
+			ret = run_one(m, &job, misalign, c & 1);
+			if (ret)
+				return ret;
+		}
+	}
+	return 0;
+}
+
+TEST_F(ring, types_and_counts)
+{
+	EXPECT_EQ(0, env_run(&self->env, run_counts, NULL));
+}
+
+/* Both placements of a vector that is striped over all lanes. */
+static int run_large(struct env_member *m)
+{
+	struct job job = { .seed = 2, .count = MIB / 4 + 12345,
+			   .type = ALLREDUCE_F32, .op = ALLREDUCE_SUM };
+	int ret;
+
+	ret = run_one(m, &job, 4, false);
+	job.iteration++;
+	return ret ? ret : run_one(m, &job, 60, true);
+}
+
+TEST_F(ring, large)
+{
+	EXPECT_EQ(0, env_run(&self->env, run_large, NULL));
+}
+
+#define IN_FLIGHT	48
+
+/* More jobs than the context's depth, of sizes that alternate. */
+static int run_in_flight(struct env_member *m)
+{
+	struct aru_request *req[IN_FLIGHT];
+	struct buffers b[IN_FLIGHT];
+	struct job job[IN_FLIGHT];
+	int i, err = 0, ret;
+
+	for (i = 0; i < IN_FLIGHT; i++) {
+		job[i] = (struct job) {
+			.seed = 3, .count = i % 5 ? 100 + i : 30000,
+			.type = i % 2 ? ALLREDUCE_I32 : ALLREDUCE_F64,
+			.op = ALLREDUCE_SUM, .iteration = i,
+		};
+		ret = buffers_alloc(&b[i], job[i].count * aru_type_size(job[i].type),
+				    0, i & 1);
+		if (ret)
+			return ret;
+		reference_fill(&job[i], m->rank, b[i].src);
+		ret = aru_iallreduce(m->aru, b[i].src, b[i].dst, job[i].count,
+				     job[i].type, job[i].op, NULL, &req[i]);
+		if (ret)
+			return ret;
+	}
+	for (i = IN_FLIGHT - 1; i >= 0; i--) {
+		ret = aru_wait(req[i], -1);
+		if (!ret && buffers_check(&b[i], &job[i], m))
+			ret = -EIO;
+		err = err ? err : ret;
+		buffers_free(&b[i]);
+	}
+	return err;
+}
+
+TEST_F(ring, many_in_flight)
+{
+	EXPECT_EQ(0, env_run(&self->env, run_in_flight, NULL));
+}
+
+static int run_registered(struct env_member *m)
+{
+	struct job job = { .seed = 4, .count = 50001, .type = ALLREDUCE_F32,
+			   .op = ALLREDUCE_SUM };
+	struct buffers b;
+	struct iovec iov;
+	int ret;
+
+	ret = buffers_alloc(&b, job.count * 4, 4, false);
+	if (ret)
+		return ret;
+	iov.iov_base = b.area;
+	iov.iov_len = b.area_bytes;
+	ret = aru_register_buffers(m->aru, &iov, 1);
+	for (; !ret && job.iteration < 3; job.iteration++) {
+		reference_fill(&job, m->rank, b.src);
+		ret = aru_allreduce(m->aru, b.src, b.dst, job.count, job.type,
+				    job.op, NULL);
+		if (!ret && buffers_check(&b, &job, m))
+			ret = -EIO;
+	}
+	if (!ret)
+		ret = aru_unregister_buffers(m->aru);
+	buffers_free(&b);
+	return ret;
+}
+
+TEST_F(ring, registered_buffers)
+{
+	EXPECT_EQ(0, env_run(&self->env, run_registered, NULL));
+}
+
+#define RUNS	10
+
+struct digests {
+	uint64_t of[ENV_MEMBERS_MAX][RUNS];
+};
+
+static int run_repeated(struct env_member *m)
+{
+	struct digests *digests = m->arg;
+	struct job job = { .seed = 5, .count = 20011, .type = ALLREDUCE_F32,
+			   .op = ALLREDUCE_SUM };
+	float *buf = malloc(job.count * sizeof(*buf));
+	int i, ret = -ENOMEM;
+
+	for (i = 0; buf && i < RUNS; i++) {
+		reference_fill(&job, m->rank, buf);
+		ret = aru_allreduce(m->aru, buf, buf, job.count, job.type, job.op,
+				    NULL);
+		if (ret)
+			break;
+		digests->of[m->rank][i] = reference_digest(0, buf, job.count * 4);
+	}
+	free(buf);
+	return ret;
+}
+
+TEST_F(ring, same_bits_everywhere_and_always)
+{
+	struct digests digests = {};
+	unsigned int rank, i;
+
+	ASSERT_EQ(0, env_run(&self->env, run_repeated, &digests));
+	for (rank = 0; rank < variant->config.size; rank++)
+		for (i = 0; i < RUNS; i++)
+			EXPECT_EQ(digests.of[0][0], digests.of[rank][i]);
+}
+
+/* Four MiB, which every split divides evenly, for the counters. */
+#define COUNTED_BYTES	(4ULL * MIB)
+
+static int run_counted(struct env_member *m)
+{
+	struct job job = { .seed = 6, .count = COUNTED_BYTES / 4,
+			   .type = ALLREDUCE_F32, .op = ALLREDUCE_SUM };
+
+	return run_one(m, &job, 0, false);
+}
+
+static uint64_t stat_of(struct env *env, unsigned int rank, enum allreduce_stat stat)
+{
+	return env_stat(env, rank, stat);
+}
+
+static bool about(uint64_t value, double want)
+{
+	return value >= want * 0.999 && value <= want * 1.001;
+}
+
+#define TX_BYTES	"/sys/class/net/eth0/statistics/tx_bytes"
+
+/*
+ * Every payload byte is injected, reduced, forwarded by reference or delivered
+ * as often as the algorithm says, none is copied, and no more than 1 % is added
+ * by headers; the interface agrees.
+ */
+TEST_F(ring, counters)
+{
+	unsigned int size = variant->config.size, rank;
+	long long tx[ENV_MEMBERS_MAX];
+	double m = COUNTED_BYTES;
+
+	for (rank = 0; rank < size; rank++) {
+		tx[rank] = env_number(rank, TX_BYTES);
+		ASSERT_LE(0, tx[rank]);
+	}
+	ASSERT_EQ(0, env_run(&self->env, run_counted, NULL));
+	for (rank = 0; rank < size; rank++) {
+		struct env *env = &self->env;
+		double least = 2.0 * (size - 1) / size * m;
+		uint64_t sent = stat_of(env, rank, ALLREDUCE_STAT_BYTES_SENT);
+
+		tx[rank] = env_number(rank, TX_BYTES) - tx[rank];
+		EXPECT_EQ(0, stat_of(env, rank, ALLREDUCE_STAT_BYTES_COPIED));
+		EXPECT_EQ(1, stat_of(env, rank, ALLREDUCE_STAT_JOBS_DONE));
+		EXPECT_EQ(0, stat_of(env, rank, ALLREDUCE_STAT_JOBS_FAILED));
+		EXPECT_EQ(m, stat_of(env, rank, ALLREDUCE_STAT_BYTES_DELIVERED));
+		if (size == 1)
+			continue;
+		EXPECT_TRUE(about(stat_of(env, rank, ALLREDUCE_STAT_BYTES_INJECTED),
+				  m / size));
+		EXPECT_TRUE(about(stat_of(env, rank, ALLREDUCE_STAT_BYTES_REDUCED),
+				  m * (size - 1) / size));
+		EXPECT_TRUE(about(stat_of(env, rank, ALLREDUCE_STAT_BYTES_FORWARDED),
+				  m * (size - 2) / size));
+		EXPECT_LE(least * 0.999, sent);
+		EXPECT_GE(least * 1.01, sent);
+		EXPECT_LE(least * 0.999, tx[rank]);
+		EXPECT_GE(least * 1.01, tx[rank]);
+	}
+}
+
+TEST_HARNESS_MAIN
