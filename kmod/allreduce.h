@@ -16,7 +16,7 @@
  *   ar_net.config_lock (mutex)  creation, deletion, bringing up of the rings
  *                               of a namespace; the list of listeners
  *   socket locks                taken by link.c, one at a time, never nested
- *   ar_net.rings_lock (spin)    the list of rings; held only to look one up
+ *   ar_net.rings_lock (spin)    the list of rings
  *   ar_ring.lock (spin)         state, error, reason, the lists of jobs, the
  *                               lanes' FIFOs, offered sockets, the attached
  *                               file. Never held across anything that sleeps
@@ -72,8 +72,12 @@ struct ar_stats {
 };
 
 /* Of a counter that one work item writes and anyone reads. */
-#define ar_stat_add(stats, name, n) \
-	WRITE_ONCE((stats)->name, (stats)->name + (n))
+#define ar_stat_add(stats, name, n)					\
+do {									\
+	u64 *__stat = &(stats)->name;					\
+									\
+	WRITE_ONCE(*__stat, *__stat + (n));				\
+} while (0)
 
 /* ---- members and rings (ring.c) ------------------------------------------ */
 
@@ -189,8 +193,8 @@ struct ar_lane {
 
 	struct list_head jobs;		/* ring->lock: FIFO of ar_job_lane.node */
 	struct list_head finished;	/* received in full, not yet reported */
-	struct ar_job_lane *injecting;	/* NULL: look in the FIFO */
 	u32 forwarded;			/* frames since the last injected one */
+	bool needs_room;		/* a frame waits for room in the queue */
 
 	struct ar_parser parser;
 	struct ar_rx_frame rx;
@@ -242,7 +246,7 @@ struct ar_job {
 	int status;			/* first error; only before lanes_left is 0 */
 	int result;			/* handed to the completion callback */
 	u32 nr_parts;
-	struct ar_job_lane parts[];	/* one a lane; unused ones have no job */
+	struct ar_job_lane parts[];	/* one for each lane that is used */
 };
 
 static inline struct ar_membuf *ar_job_src(struct ar_job *job)
@@ -271,6 +275,9 @@ int ar_ring_up(struct ar_net *an, const char *name, u32 connect_timeout_ms,
 	       struct netlink_ext_ack *extack);
 int ar_ring_del(struct ar_net *an, const char *name,
 		struct netlink_ext_ack *extack);
+int ar_ring_cancel(struct ar_ring *ring, const char *reason,
+		   bool (*match)(const struct ar_job *job, const void *arg),
+		   const void *arg);
 __printf(3, 4) void ar_ring_break(struct ar_ring *ring, int error,
 				  const char *fmt, ...);
 __printf(3, 4) void ar_ring_note(struct ar_ring *ring, int error,
@@ -280,6 +287,12 @@ void ar_ring_neighbour_closed(struct ar_ring *ring);
 void ar_ring_lane_up(struct ar_lane *lane, bool up);
 void ar_ring_arm_watchdog(struct ar_ring *ring);
 void ar_ring_info(struct ar_ring *ring, struct allreduce_info *info);
+
+/* The state, for decisions that a later look under the lock confirms. */
+static inline bool ar_ring_is_up(const struct ar_ring *ring)
+{
+	return READ_ONCE(ring->state) == ALLREDUCE_RING_UP;
+}
 
 static inline u32 ar_ring_next_rank(const struct ar_ring *ring)
 {
@@ -301,6 +314,7 @@ int ar_link_greet(struct ar_link *link);
 int ar_link_adopt(struct ar_link *link, struct socket *sock);
 int ar_link_status(struct ar_link *link);
 bool ar_link_has_data(struct ar_link *link);
+bool ar_link_is_idle(struct ar_link *link);
 int ar_link_receive(struct ar_link *link, size_t budget,
 		    ssize_t (*feed)(struct ar_lane *lane, struct page *page,
 				    u32 offset, const u8 *data, size_t len));

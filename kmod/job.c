@@ -92,63 +92,8 @@ static int ar_job_alloc_parts(struct ar_job *job)
 	return 0;
 }
 
-/**
- * ar_job_alloc - check a call and take hold of its buffers
- * @ring: the ring
- * @call: the caller's words, copied already
- * @cmd: the command to complete
- *
- * Runs in the context of the submitting task; may sleep.
- *
- * Return: the job, to be submitted or freed, or an ERR_PTR().
- */
-struct ar_job *ar_job_alloc(struct ar_ring *ring, const struct allreduce_call *call,
-			    struct io_uring_cmd *cmd)
-{
-	u32 timeout_ms = call->timeout_ms ?: ring->config.timeout_ms;
-	struct ar_job *job;
-	int ret = -EINVAL;
-
-	job = kzalloc(struct_size(job, parts, ring->config.lanes),
-		      GFP_KERNEL_ACCOUNT);
-	if (!job)
-		return ERR_PTR(-ENOMEM);
-	job->ring = ring;
-	job->cmd = cmd;
-	job->submitter = current->files;
-	job->call = *call;
-	job->nr_parts = ring->config.lanes;
-	job->timeout = msecs_to_jiffies(timeout_ms);
-	job->element_bytes = ar_element_bytes(call->type);
-	job->reduce = ar_reduce_get(call->type, call->op);
-	job->in_place = call->src == call->dst;
-	if (!job->element_bytes || !job->reduce ||
-	    !ar_call_in_range(call, timeout_ms) ||
-	    !ar_call_buffers_ok(call, call->count * job->element_bytes,
-				job->element_bytes))
-		goto err;
-	ret = ar_job_alloc_parts(job);
-	if (ret)
-		goto err;
-	ret = ar_job_map_buffers(job);
-	if (ret)
-		goto err;
-	return job;
-err:
-	ar_job_free(job);
-	return ERR_PTR(ret);
-}
-
-void ar_job_free(struct ar_job *job)
-{
-	ar_membuf_release(&job->src);
-	ar_membuf_release(&job->dst);
-	kvfree(job->parts[0].next_frame[0]);
-	kfree(job);
-}
-
 /*
- * What the lane has to do for the job, in frames. With F(c) frames in chunk c
+ * What a lane has to do for the job, in frames. With F(c) frames in chunk c
  * and T in all chunks, rank r receives the partial sums of all chunks but r
  * and the final values of all but r + 1. It sends on all of the former, and of
  * the latter all but those of r + 2, which end here (partition.h, ar_action).
@@ -163,7 +108,8 @@ static void ar_job_plan_part(struct ar_job *job, u32 lane)
 	u32 c;
 
 	jl->job = job;
-	jl->stripe = ar_stripe(job->call.count, job->element_bytes, job->number,
+	/* If one lane is used, it is the primary one, whatever the job's number. */
+	jl->stripe = ar_stripe(job->call.count, job->element_bytes, lane,
 			       config->lanes, lane);
 	if (size == 1)
 		return;
@@ -185,10 +131,64 @@ static void ar_job_plan_part(struct ar_job *job, u32 lane)
 	jl->to_forward = jl->to_receive - skip;
 }
 
-static bool ar_job_uses_lane(struct ar_job *job, u32 lane)
+/**
+ * ar_job_alloc - check a call and take hold of its buffers
+ * @ring: the ring
+ * @call: the caller's words, copied already
+ * @cmd: the command to complete
+ *
+ * Runs in the context of the submitting task; may sleep.
+ *
+ * Return: the job, to be submitted or freed, or an ERR_PTR().
+ */
+struct ar_job *ar_job_alloc(struct ar_ring *ring, const struct allreduce_call *call,
+			    struct io_uring_cmd *cmd)
 {
-	return ar_lane_used(job->call.count, job->element_bytes, job->number,
-			    job->nr_parts, lane);
+	u32 timeout_ms = call->timeout_ms ?: ring->config.timeout_ms;
+	u32 element_bytes = ar_element_bytes(call->type);
+	ar_reduce_fn reduce = ar_reduce_get(call->type, call->op);
+	struct ar_job *job;
+	u32 nr_parts, i;
+	int ret;
+
+	if (!element_bytes || !reduce || !ar_call_in_range(call, timeout_ms) ||
+	    !ar_call_buffers_ok(call, call->count * element_bytes, element_bytes))
+		return ERR_PTR(-EINVAL);
+	nr_parts = ar_striped(call->count, element_bytes, ring->config.lanes) ?
+		   ring->config.lanes : 1;
+	job = kzalloc(struct_size(job, parts, nr_parts), GFP_KERNEL_ACCOUNT);
+	if (!job)
+		return ERR_PTR(-ENOMEM);
+	job->ring = ring;
+	job->cmd = cmd;
+	job->submitter = current->files;
+	job->call = *call;
+	job->nr_parts = nr_parts;
+	atomic_set(&job->lanes_left, nr_parts);
+	job->timeout = msecs_to_jiffies(timeout_ms);
+	job->element_bytes = element_bytes;
+	job->reduce = reduce;
+	job->in_place = call->src == call->dst;
+	ret = ar_job_alloc_parts(job);
+	if (ret)
+		goto err;
+	for (i = 0; i < nr_parts; i++)
+		ar_job_plan_part(job, i);
+	ret = ar_job_map_buffers(job);
+	if (ret)
+		goto err;
+	return job;
+err:
+	ar_job_free(job);
+	return ERR_PTR(ret);
+}
+
+void ar_job_free(struct ar_job *job)
+{
+	ar_membuf_release(&job->src);
+	ar_membuf_release(&job->dst);
+	kvfree(job->parts[0].next_frame[0]);
+	kfree(job);
 }
 
 static int ar_job_refusal(const struct ar_ring *ring)
@@ -203,6 +203,20 @@ static int ar_job_refusal(const struct ar_ring *ring)
 	}
 }
 
+/* Onto the FIFOs: all lanes, or the primary one of the job's number. */
+static void ar_job_queue_parts(struct ar_job *job)
+{
+	struct ar_ring *ring = job->ring;
+	u32 lane = job->nr_parts == 1 ?
+		   ar_primary_lane(job->number, ring->config.lanes) : 0;
+	u32 i;
+
+	for (i = 0; i < job->nr_parts; i++) {
+		list_add_tail(&job->parts[i].node, &ring->lanes[lane + i].jobs);
+		ar_lane_queue(&ring->lanes[lane + i]);
+	}
+}
+
 /**
  * ar_job_submit - number a job and hand it to its lanes
  * @job: the job; belongs to the lanes after success, else to the caller
@@ -212,32 +226,19 @@ static int ar_job_refusal(const struct ar_ring *ring)
 int ar_job_submit(struct ar_job *job)
 {
 	struct ar_ring *ring = job->ring;
-	u32 used = 0;
 	int ret;
-	u32 i;
 
 	spin_lock(&ring->lock);
 	ret = ar_job_refusal(ring);
-	if (ret)
-		goto out;
-	job->number = ++ring->jobs_submitted;
-	job->submitted = jiffies;
-	for (i = 0; i < job->nr_parts; i++) {
-		if (!ar_job_uses_lane(job, i))
-			continue;
-		ar_job_plan_part(job, i);
-		list_add_tail(&job->parts[i].node, &ring->lanes[i].jobs);
-		used |= 1U << i;
+	if (!ret) {
+		job->number = ++ring->jobs_submitted;
+		job->submitted = jiffies;
+		list_add_tail(&job->node, &ring->jobs);
+		ring->jobs_in_flight++;
+		/* The lock keeps lanes from completing the job meanwhile. */
+		ar_job_queue_parts(job);
+		ar_ring_arm_watchdog(ring);
 	}
-	atomic_set(&job->lanes_left, hweight32(used));
-	list_add_tail(&job->node, &ring->jobs);
-	ring->jobs_in_flight++;
-	/* Under the lock: a lane may complete and free the job right after. */
-	for (i = 0; i < ring->config.lanes; i++)
-		if (used & 1U << i)
-			ar_lane_queue(&ring->lanes[i]);
-	ar_ring_arm_watchdog(ring);
-out:
 	spin_unlock(&ring->lock);
 	return ret;
 }

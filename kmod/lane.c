@@ -39,6 +39,8 @@
 /* Rounds of receive, inject, send before other work gets its turn. */
 #define AR_ROUNDS		16
 #define AR_SEND_VECS		32
+/* TCP had no memory for even one packet. */
+#define AR_NO_MEMORY_RETRY_MS	10
 
 #define AR_BACKOFF_MIN_MS	20
 #define AR_BACKOFF_MAX_MS	1000
@@ -70,7 +72,11 @@ static int ar_lane_bad_frame(struct ar_lane *lane, const char *field, u64 value)
 	return -EBADMSG;
 }
 
-/* The part that an incoming frame belongs to; NULL if it is not here yet. */
+/*
+ * The part that an incoming frame belongs to: the first of the FIFO, since prev
+ * sends jobs in order. NULL if the job has not been submitted here yet; @passed
+ * if the frame is of another job than the one due, which is returned if any is.
+ */
 static struct ar_job_lane *ar_lane_part(struct ar_lane *lane, u64 number,
 					bool *passed)
 {
@@ -88,14 +94,14 @@ static struct ar_job_lane *ar_lane_part(struct ar_lane *lane, u64 number,
 }
 
 static int ar_lane_mismatch(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
-			    const struct ar_job *job)
+			    const struct allreduce_call *call)
 {
 	ar_ring_break(lane->ring, -EINVAL,
 		      "job %llu: rank %u calls collective %u type %u op %u count %llu, rank %u collective %u type %u op %u count %llu",
 		      le64_to_cpu(hdr->job), ar_ring_prev_rank(lane->ring),
 		      hdr->collective, hdr->type, hdr->op, le64_to_cpu(hdr->count),
-		      lane->ring->config.rank, job->call.collective,
-		      job->call.type, job->call.op, job->call.count);
+		      lane->ring->config.rank, call->collective, call->type,
+		      call->op, call->count);
 	return -EINVAL;
 }
 
@@ -105,6 +111,47 @@ static bool ar_lane_same_call(const struct ar_frame_hdr *hdr,
 	return le64_to_cpu(hdr->count) == call->count &&
 	       hdr->collective == call->collective && hdr->type == call->type &&
 	       hdr->op == call->op && le32_to_cpu(hdr->root) == call->root;
+}
+
+/* The call of a job in flight, whatever lanes it uses. */
+static bool ar_ring_find_call(struct ar_ring *ring, u64 number,
+			      struct allreduce_call *call)
+{
+	struct ar_job *job;
+	bool found = false;
+
+	spin_lock(&ring->lock);
+	list_for_each_entry(job, &ring->jobs, node) {
+		if (job->number == number) {
+			*call = job->call;
+			found = true;
+			break;
+		}
+	}
+	spin_unlock(&ring->lock);
+	return found;
+}
+
+/*
+ * A frame of another job than @due, the lane's next. Which lanes a job uses
+ * follows from its call, so a member whose calls differ can be the reason.
+ */
+static int ar_lane_out_of_turn(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
+			       const struct ar_job_lane *due)
+{
+	u64 number = le64_to_cpu(hdr->job);
+	struct allreduce_call call;
+
+	if (ar_ring_find_call(lane->ring, number, &call) &&
+	    !ar_lane_same_call(hdr, &call))
+		return ar_lane_mismatch(lane, hdr, &call);
+	if (!due || number < due->job->number)
+		return ar_lane_bad_frame(lane, "a job that is over, number", number);
+	ar_ring_break(lane->ring, -EINVAL,
+		      "lane %u: rank %u sent job %llu where job %llu is due: their calls of it differ",
+		      lane->index, ar_ring_prev_rank(lane->ring), number,
+		      due->job->number);
+	return -EINVAL;
 }
 
 /* Fields whose value does not depend on the job. */
@@ -137,6 +184,8 @@ static int ar_lane_check_place(struct ar_lane *lane, const struct ar_frame_hdr *
 	struct ar_range range;
 	u32 len;
 
+	if (hdr->phase != AR_PHASE_REDUCE && hdr->phase != AR_PHASE_FINAL)
+		return ar_lane_bad_frame(lane, "phase", hdr->phase);
 	if (ar_action(hdr->phase, chunk, config->rank, config->size) == AR_REFUSE)
 		return ar_lane_bad_frame(lane, "chunk", chunk);
 	range = ar_chunk(jl->stripe, element_bytes, config->size, chunk);
@@ -147,9 +196,6 @@ static int ar_lane_check_place(struct ar_lane *lane, const struct ar_frame_hdr *
 	len = min_t(u64, config->frame_max, chunk_bytes - offset);
 	if (le32_to_cpu(hdr->len) != len)
 		return ar_lane_bad_frame(lane, "length", le32_to_cpu(hdr->len));
-	/* An empty chunk has one frame; a second one has no place. */
-	if (!chunk_bytes && jl->next_frame[hdr->phase - 1][chunk])
-		return ar_lane_bad_frame(lane, "offset", 0);
 	payload->start = range.start * element_bytes + offset;
 	payload->count = len;
 	return 0;
@@ -216,23 +262,23 @@ static int ar_lane_header(void *ctx, const struct ar_frame_hdr *hdr, u32 *grain)
 	if (ret)
 		return ret;
 	jl = ar_lane_part(lane, le64_to_cpu(hdr->job), &passed);
-	if (passed) {
-		if (jl)
-			return ar_lane_mismatch(lane, hdr, jl->job);
-		return ar_lane_bad_frame(lane, "a job that is over, number",
-					 le64_to_cpu(hdr->job));
-	}
+	if (passed)
+		return ar_lane_out_of_turn(lane, hdr, jl);
 	if (!jl)
 		return -EAGAIN;
 	if (!ar_lane_same_call(hdr, &jl->job->call))
-		return ar_lane_mismatch(lane, hdr, jl->job);
+		return ar_lane_mismatch(lane, hdr, &jl->job->call);
 	ret = ar_lane_check_place(lane, hdr, jl, &payload);
 	if (ret)
 		return ret;
 	action = ar_action(hdr->phase, le32_to_cpu(hdr->chunk), config->rank,
 			   config->size);
 	if (ar_action_sends(action)) {
-		if (!ar_txq_may_forward(&lane->txq))
+		bool room = ar_txq_may_forward(&lane->txq, sizeof(*hdr) +
+					       payload.count);
+
+		WRITE_ONCE(lane->needs_room, !room);
+		if (!room)
 			return -EAGAIN;
 		ret = ar_lane_put_header(lane, jl,
 					 action == AR_REDUCE ? AR_PHASE_REDUCE :
@@ -487,6 +533,29 @@ static int ar_lane_inject(struct ar_lane *lane, bool prev_is_idle)
 
 /* ---- send ---------------------------------------------------------------- */
 
+static void ar_lane_retry_later(struct ar_lane *lane, u32 ms)
+{
+	mod_delayed_work(ar_wq, &lane->retry, msecs_to_jiffies(ms));
+}
+
+static int ar_lane_lost_next(struct ar_lane *lane, int error)
+{
+	ar_ring_break(lane->ring, error,
+		      "lane %u: connection to rank %u (%pISpc) lost",
+		      lane->index, ar_ring_next_rank(lane->ring),
+		      &ar_lane_next_addr(lane)->sa);
+	return error;
+}
+
+static int ar_lane_lost_prev(struct ar_lane *lane, int error)
+{
+	ar_ring_break(lane->ring, error,
+		      "lane %u: connection from rank %u (%pISpc) lost",
+		      lane->index, ar_ring_prev_rank(lane->ring),
+		      &ar_lane_prev_addr(lane)->sa);
+	return error;
+}
+
 /* Hand the queue to TCP as far as it takes it: bytes, 0 or an error. */
 static ssize_t ar_lane_send(struct ar_lane *lane)
 {
@@ -500,10 +569,14 @@ static ssize_t ar_lane_send(struct ar_lane *lane)
 		bool more = bytes < q->bytes || lane->rx.sending;
 		ssize_t ret = ar_link_send(&lane->next, bv, nr, bytes, more);
 
-		if (ret == -EAGAIN)
+		if (ret == -EAGAIN) {
+			/* No acknowledgment is due that would queue the work. */
+			if (ar_link_is_idle(&lane->next))
+				ar_lane_retry_later(lane, AR_NO_MEMORY_RETRY_MS);
 			break;
+		}
 		if (ret < 0)
-			return ret;
+			return ar_lane_lost_next(lane, ret);
 		ar_txq_consume(q, ret);
 		sent += ret;
 		ar_stat_add(&lane->stats, bytes_sent, ret);
@@ -528,38 +601,48 @@ static void ar_lane_report_finished(struct ar_lane *lane)
 	}
 }
 
-/* A ring of one: the result is the contribution. */
+/* In pieces; false if the ring broke meanwhile. */
+static bool ar_lane_copy_stripe(struct ar_lane *lane, struct ar_job_lane *jl)
+{
+	u64 bytes = jl->stripe.count * jl->job->element_bytes;
+	u64 offset = jl->stripe.start * jl->job->element_bytes;
+	struct ar_membuf_iter it;
+
+	ar_membuf_seek(&it, &jl->job->src, offset);
+	ar_membuf_seek(&lane->rx.result, &jl->job->dst, offset);
+	while (bytes) {
+		u8 *addr;
+		u32 n = min_t(u64, ar_membuf_run(&it, &addr),
+			      min_t(u64, bytes, AR_RX_BATCH));
+
+		if (!ar_ring_is_up(lane->ring))
+			return false;
+		ar_lane_deliver(lane, addr, n);
+		ar_membuf_advance(&it, n);
+		bytes -= n;
+		cond_resched();
+	}
+	return true;
+}
+
+/*
+ * A ring of one: the result is the contribution. A part whose copy is cut off
+ * stays on the FIFO for ar_lane_stop(), which the broken ring has queued.
+ */
 static void ar_lane_run_alone(struct ar_lane *lane)
 {
 	struct ar_ring *ring = lane->ring;
 	struct ar_job_lane *jl;
 
-	for (;;) {
+	while (ar_ring_is_up(ring)) {
 		spin_lock(&ring->lock);
 		jl = list_first_entry_or_null(&lane->jobs, struct ar_job_lane, node);
-		if (jl)
-			list_del(&jl->node);
 		spin_unlock(&ring->lock);
-		if (!jl)
+		if (!jl || (!jl->job->in_place && !ar_lane_copy_stripe(lane, jl)))
 			return;
-		if (!jl->job->in_place) {
-			u64 bytes = jl->stripe.count * jl->job->element_bytes;
-			u64 offset = jl->stripe.start * jl->job->element_bytes;
-			struct ar_membuf_iter it;
-
-			ar_membuf_seek(&it, &jl->job->src, offset);
-			ar_membuf_seek(&lane->rx.result, &jl->job->dst, offset);
-			while (bytes) {
-				u8 *addr;
-				u32 n = min_t(u64, ar_membuf_run(&it, &addr),
-					      min_t(u64, bytes, AR_RX_BATCH));
-
-				ar_lane_deliver(lane, addr, n);
-				ar_membuf_advance(&it, n);
-				bytes -= n;
-				cond_resched();
-			}
-		}
+		spin_lock(&ring->lock);
+		list_del(&jl->node);
+		spin_unlock(&ring->lock);
 		WRITE_ONCE(lane->progress, jiffies);
 		ar_job_part_done(jl, 0);
 	}
@@ -594,15 +677,9 @@ static void ar_lane_check_links(struct ar_lane *lane)
 	int next = ar_link_status(&lane->next);
 
 	if (prev < 0 || (prev > 0 && ar_lane_awaits_prev(lane)))
-		ar_ring_break(ring, prev < 0 ? prev : -ECONNRESET,
-			      "lane %u: connection from rank %u (%pISpc) lost",
-			      lane->index, ar_ring_prev_rank(ring),
-			      &ar_lane_prev_addr(lane)->sa);
+		ar_lane_lost_prev(lane, prev < 0 ? prev : -ECONNRESET);
 	else if (next < 0 || (next > 0 && ar_lane_owes_next(lane)))
-		ar_ring_break(ring, next < 0 ? next : -ECONNRESET,
-			      "lane %u: connection to rank %u (%pISpc) lost",
-			      lane->index, ar_ring_next_rank(ring),
-			      &ar_lane_next_addr(lane)->sa);
+		ar_lane_lost_next(lane, next < 0 ? next : -ECONNRESET);
 	else if (ar_link_has_data(&lane->next))
 		ar_ring_break(ring, -EPROTO,
 			      "lane %u: rank %u sent data against the ring's direction",
@@ -626,12 +703,14 @@ static bool ar_lane_run(struct ar_lane *lane)
 		injected = received < 0 ? received :
 			   ar_lane_inject(lane, !received);
 		sent = injected < 0 ? injected : ar_lane_send(lane);
-		ar_lane_report_finished(lane);
 		if (sent < 0) {
+			/* Most errors have broken the ring with a better reason. */
 			ar_ring_break(lane->ring, sent, "lane %u: error %zd",
 				      lane->index, sent);
 			return false;
 		}
+		/* Not before the sends: a ring that breaks completes nothing. */
+		ar_lane_report_finished(lane);
 		if (!received && !injected && !sent) {
 			ar_lane_check_links(lane);
 			return false;
@@ -643,11 +722,6 @@ static bool ar_lane_run(struct ar_lane *lane)
 }
 
 /* ---- setup --------------------------------------------------------------- */
-
-static void ar_lane_retry_later(struct ar_lane *lane, u32 ms)
-{
-	mod_delayed_work(ar_wq, &lane->retry, msecs_to_jiffies(ms));
-}
 
 static void ar_lane_connect_failed(struct ar_lane *lane, int error)
 {
@@ -764,6 +838,7 @@ static void ar_lane_stop(struct ar_lane *lane)
 	memset(&lane->parser, 0, sizeof(lane->parser));
 	memset(&lane->rx, 0, sizeof(lane->rx));
 	lane->forwarded = 0;
+	lane->needs_room = false;
 	lane->backoff_ms = 0;
 	ar_lane_abandon(lane, &lane->finished);
 	ar_lane_abandon(lane, &lane->jobs);

@@ -48,6 +48,7 @@ struct ar_pending {
 	unsigned long deadline;		/* jiffies */
 	struct ar_hello hello;		/* as far as it has come */
 	u32 have;
+	bool refused;			/* and told so: the peer is to close */
 };
 
 struct ar_listener {
@@ -79,7 +80,8 @@ bool ar_addr_equal(const union ar_addr *a, const union ar_addr *b, bool port)
 		return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr &&
 		       (!port || a->in.sin_port == b->in.sin_port);
 	return ipv6_addr_equal(&a->in6.sin6_addr, &b->in6.sin6_addr) &&
-	       (!port || a->in6.sin6_port == b->in6.sin6_port);
+	       (!port || (a->in6.sin6_port == b->in6.sin6_port &&
+			  a->in6.sin6_scope_id == b->in6.sin6_scope_id));
 }
 
 static void ar_addr_clear_port(union ar_addr *addr)
@@ -146,16 +148,25 @@ void ar_link_release_socket(struct socket *sock)
 	sock_release(sock);
 }
 
-/* Close after the peer has acknowledged everything, within a bounded time. */
+/*
+ * Close in good order, within a bounded time. TCP stops the timers of a kernel
+ * socket that is released: what has not been acknowledged by then would never
+ * be sent again, nor the socket ever be freed. So that is reset instead.
+ */
 static void ar_socket_release_drained(struct socket *sock)
 {
 	struct sock *sk = sock->sk;
+	bool acknowledged;
 
 	ar_socket_detach(sock);
+	kernel_sock_shutdown(sock, SHUT_WR);
 	lock_sock(sk);
-	sock_set_flag(sk, SOCK_LINGER);
-	sk->sk_lingertime = msecs_to_jiffies(AR_LINGER_MS);
+	sk_stream_wait_close(sk, msecs_to_jiffies(AR_LINGER_MS));
+	acknowledged = !((1 << sk->sk_state) &
+			 (TCPF_FIN_WAIT1 | TCPF_CLOSING | TCPF_LAST_ACK));
 	release_sock(sk);
+	if (!acknowledged)
+		sock_no_linger(sk);
 	sock_release(sock);
 }
 
@@ -194,13 +205,24 @@ static void ar_link_wake(struct sock *sk)
 	read_unlock_bh(&sk->sk_callback_lock);
 }
 
+/*
+ * Usually worth a wake-up only if a good part of the buffer is free. But the
+ * place that flow control keeps free in the ring (design.rst, fact 5) may be
+ * there: a frame that waits for room wants any.
+ */
+static bool ar_link_wants_space(struct ar_link *link, struct sock *sk)
+{
+	return sk_stream_is_writeable(sk) ||
+	       (READ_ONCE(link->lane->needs_room) && sk_stream_memory_free(sk));
+}
+
 static void ar_link_write_space(struct sock *sk)
 {
 	struct ar_link *link;
 
 	read_lock_bh(&sk->sk_callback_lock);
 	link = sk->sk_user_data;
-	if (link && sk_stream_is_writeable(sk)) {
+	if (link && ar_link_wants_space(link, sk)) {
 		clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags);
 		ar_lane_queue(link->lane);
 	}
@@ -331,11 +353,13 @@ static int ar_link_read_welcome(struct ar_link *link)
 	link->welcome_have += ret;
 	if (link->welcome_have < sizeof(*welcome))
 		return 0;
-	if (le64_to_cpu(welcome->magic) != AR_WELCOME_MAGIC ||
-	    le16_to_cpu(welcome->bytes) != sizeof(*welcome))
+	if (le64_to_cpu(welcome->magic) != AR_WELCOME_MAGIC)
 		return -EBADMSG;
 	if (le32_to_cpu(welcome->refusal) != AR_REFUSAL_NONE)
 		return ar_link_refused(link, le32_to_cpu(welcome->refusal));
+	if (le16_to_cpu(welcome->version) != AR_PROTOCOL_VERSION ||
+	    le16_to_cpu(welcome->bytes) != sizeof(*welcome))
+		return -EBADMSG;
 	link->state = AR_LINK_UP;
 	return 0;
 }
@@ -395,6 +419,12 @@ int ar_link_adopt(struct ar_link *link, struct socket *sock)
 	return ar_socket_welcome(sock, AR_REFUSAL_NONE);
 }
 
+/* TCP calls a reset that follows the other end's FIN a broken pipe. */
+static int ar_link_error(int error)
+{
+	return error == -EPIPE ? -ECONNRESET : error;
+}
+
 /**
  * ar_link_status - is the other end still there?
  * @link: the link
@@ -405,18 +435,21 @@ int ar_link_adopt(struct ar_link *link, struct socket *sock)
 int ar_link_status(struct ar_link *link)
 {
 	struct sock *sk;
-	int ret = 0;
+	int ret;
 
 	if (!link->sock)
 		return -ENOTCONN;
 	sk = link->sock->sk;
+	/* The usual answer, without the lock. */
+	if (!READ_ONCE(sk->sk_err) && READ_ONCE(sk->sk_state) == TCP_ESTABLISHED)
+		return 0;
 	lock_sock(sk);
 	if (sk->sk_err)
-		ret = -sk->sk_err;
+		ret = ar_link_error(-sk->sk_err);
 	else if (sk->sk_state == TCP_CLOSE_WAIT)
 		ret = tcp_inq(sk) > 0 ? 0 : 1;
-	else if (sk->sk_state != TCP_ESTABLISHED)
-		ret = -ECONNRESET;
+	else
+		ret = sk->sk_state == TCP_ESTABLISHED ? 0 : -ECONNRESET;
 	release_sock(sk);
 	return ret;
 }
@@ -427,10 +460,18 @@ bool ar_link_has_data(struct ar_link *link)
 	struct sock *sk = link->sock->sk;
 	bool data;
 
+	if (skb_queue_empty_lockless(&sk->sk_receive_queue))
+		return false;
 	lock_sock(sk);
 	data = tcp_inq(sk) > 0;
 	release_sock(sk);
 	return data;
+}
+
+/* Has everything sent been acknowledged? */
+bool ar_link_is_idle(struct ar_link *link)
+{
+	return !READ_ONCE(link->sock->sk->sk_wmem_queued);
 }
 
 /* ---- receiving ----------------------------------------------------------- */
@@ -591,7 +632,7 @@ int ar_link_receive(struct ar_link *link, size_t budget,
 ssize_t ar_link_send(struct ar_link *link, struct bio_vec *bv, u32 nr, size_t len,
 		     bool more)
 {
-	return compat_send_pages(link->sock, bv, nr, len, more);
+	return ar_link_error(compat_send_pages(link->sock, bv, nr, len, more));
 }
 
 /* Without scatter-gather on the route TCP copies what it is given. */
@@ -626,10 +667,20 @@ static void ar_pending_drop(struct ar_pending *pending)
 	ar_pending_free(pending);
 }
 
+static void ar_pending_attach(struct ar_pending *pending)
+{
+	struct sock *sk = pending->sock->sk;
+
+	write_lock_bh(&sk->sk_callback_lock);
+	sk->sk_user_data = pending;
+	sk->sk_data_ready = ar_listener_wake;
+	sk->sk_state_change = ar_listener_wake;
+	write_unlock_bh(&sk->sk_callback_lock);
+}
+
 static void ar_pending_add(struct ar_listener *listener, struct socket *sock)
 {
 	struct ar_pending *pending = kzalloc(sizeof(*pending), GFP_KERNEL);
-	struct sock *sk = sock->sk;
 
 	if (!pending) {
 		ar_link_release_socket(sock);
@@ -643,13 +694,9 @@ static void ar_pending_add(struct ar_listener *listener, struct socket *sock)
 	pending->deadline = jiffies + msecs_to_jiffies(AR_GREETING_MS);
 	list_add_tail(&pending->node, &listener->pending);
 	listener->nr_pending++;
-	ar_socket_tune(sk);
-	compat_sk_no_task_frag(sk);
-	write_lock_bh(&sk->sk_callback_lock);
-	sk->sk_user_data = pending;
-	sk->sk_data_ready = ar_listener_wake;
-	sk->sk_state_change = ar_listener_wake;
-	write_unlock_bh(&sk->sk_callback_lock);
+	ar_socket_tune(sock->sk);
+	compat_sk_no_task_frag(sock->sk);
+	ar_pending_attach(pending);
 }
 
 static enum ar_refusal ar_hello_refusal(const struct ar_hello *hello,
@@ -682,18 +729,44 @@ static enum ar_refusal ar_hello_refusal(const struct ar_hello *hello,
 	return AR_REFUSAL_NONE;
 }
 
+/*
+ * The answer is sent again by TCP only while the socket lives: it stays until
+ * the peer has closed, or its time is over.
+ */
+static void ar_pending_refuse(struct ar_pending *pending, struct ar_ring *ring,
+			      const union ar_addr *peer, enum ar_refusal refusal)
+{
+	if (refusal != AR_REFUSAL_STATE)
+		net_warn_ratelimited("allreduce: ring %s rank %u refused %pISpc: %s\n",
+				     ring->config.name, ring->config.rank,
+				     &peer->sa, ar_refusal_text[refusal]);
+	pending->refused = true;
+	if (ar_socket_welcome(pending->sock, refusal))
+		ar_pending_drop(pending);
+}
+
+static bool ar_pending_offer(struct ar_pending *pending, struct ar_ring *ring)
+{
+	struct ar_lane *lane = &ring->lanes[le32_to_cpu(pending->hello.lane)];
+
+	/* Before the lane, whose work may run at once, sets its own callbacks. */
+	ar_socket_detach(pending->sock);
+	if (!ar_lane_offer(lane, pending->sock))
+		return true;
+	ar_pending_attach(pending);
+	return false;
+}
+
 /* HELLO is complete: the socket goes to a lane, or is refused or dropped. */
 static void ar_pending_judge(struct ar_pending *pending)
 {
 	const struct ar_hello *hello = &pending->hello;
-	struct socket *sock = pending->sock;
+	struct ar_ring *ring = NULL;
 	enum ar_refusal refusal;
-	struct ar_ring *ring;
 	union ar_addr peer;
 
-	ring = NULL;
 	if (le64_to_cpu(hello->magic) == AR_HELLO_MAGIC &&
-	    kernel_getpeername(sock, &peer.sa) >= 0)
+	    kernel_getpeername(pending->sock, &peer.sa) >= 0)
 		ring = ar_ring_get_by_id(pending->listener->an, hello->ring_id,
 					 le32_to_cpu(hello->to_rank));
 	/* A stranger is told nothing. */
@@ -701,36 +774,36 @@ static void ar_pending_judge(struct ar_pending *pending)
 		ar_pending_drop(pending);
 		return;
 	}
-	ar_socket_detach(sock);
 	refusal = ar_hello_refusal(hello, ring, &peer);
-	if (refusal == AR_REFUSAL_NONE &&
-	    ar_lane_offer(&ring->lanes[le32_to_cpu(hello->lane)], sock))
+	if (refusal == AR_REFUSAL_NONE && !ar_pending_offer(pending, ring))
 		refusal = AR_REFUSAL_STATE;
-	if (refusal != AR_REFUSAL_NONE) {
-		if (refusal != AR_REFUSAL_STATE)
-			net_warn_ratelimited("allreduce: ring %s rank %u refused %pISpc: %s\n",
-					     ring->config.name, ring->config.rank,
-					     &peer.sa, ar_refusal_text[refusal]);
-		ar_socket_welcome(sock, refusal);
-		sock_release(sock);
-	}
-	ar_pending_free(pending);
+	if (refusal == AR_REFUSAL_NONE)
+		ar_pending_free(pending);
+	else
+		ar_pending_refuse(pending, ring, &peer, refusal);
 	ar_ring_put(ring);
 }
 
 static void ar_pending_advance(struct ar_pending *pending)
 {
+	u8 rest;
 	int ret;
 
-	ret = ar_socket_read(pending->sock, (u8 *)&pending->hello + pending->have,
-			     sizeof(pending->hello) - pending->have);
+	if (pending->refused)
+		ret = ar_socket_read(pending->sock, &rest, sizeof(rest));
+	else
+		ret = ar_socket_read(pending->sock,
+				     (u8 *)&pending->hello + pending->have,
+				     sizeof(pending->hello) - pending->have);
+	if ((ret < 0 && ret != -EAGAIN) || (ret > 0 && pending->refused) ||
+	    time_after_eq(jiffies, pending->deadline)) {
+		ar_pending_drop(pending);
+		return;
+	}
 	if (ret > 0)
 		pending->have += ret;
-	if (pending->have == sizeof(pending->hello))
+	if (pending->have == sizeof(pending->hello) && !pending->refused)
 		ar_pending_judge(pending);
-	else if ((ret < 0 && ret != -EAGAIN) ||
-		 time_after_eq(jiffies, pending->deadline))
-		ar_pending_drop(pending);
 }
 
 /* ---- listeners ----------------------------------------------------------- */
@@ -769,9 +842,10 @@ static void ar_listener_work(struct work_struct *work)
 		queue_work(ar_wq, &listener->work);
 	list_for_each_entry_safe(pending, tmp, &listener->pending, node)
 		ar_pending_advance(pending);
-	if (!list_empty(&listener->pending))
-		queue_delayed_work(ar_wq, &listener->deadline,
-				   msecs_to_jiffies(AR_GREETING_MS) + 1);
+	pending = list_first_entry_or_null(&listener->pending, struct ar_pending, node);
+	if (pending)
+		mod_delayed_work(ar_wq, &listener->deadline,
+				 max_t(long, pending->deadline - jiffies, 1));
 }
 
 static void ar_listener_deadline(struct work_struct *work)

@@ -2,12 +2,16 @@
 /*
  * The user's buffer: pinned at submission, or registered with io_uring.
  *
- * A pinned buffer is charged to the submitter's RLIMIT_MEMLOCK until it is
- * released. Pages of a registered buffer are held by the io_uring command.
+ * A pinned buffer is charged to the submitting user's locked memory, as
+ * io_uring charges registered buffers, until it is released. Pages of a
+ * registered buffer are held by the io_uring command.
  */
 #include <linux/bvec.h>
+#include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/mm.h>
-#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/user.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
 
@@ -15,26 +19,46 @@
 
 /* Pages pinned in one call; the array is one page. */
 #define AR_PIN_BATCH	(PAGE_SIZE / sizeof(struct page *))
+#define AR_RUNS_MIN	8
 
-static int ar_membuf_alloc_runs(struct ar_membuf *mb, u64 max_runs)
+/*
+ * Twice the table. It grows as pages are found to be there, so what it takes
+ * is bounded by memory that the user has, not by what a call asks for.
+ */
+static int ar_membuf_grow(struct ar_membuf *mb)
 {
-	if (max_runs >= U32_MAX)
-		return -EINVAL;
-	mb->runs = kvmalloc_array(max_runs + 1, sizeof(*mb->runs),
-				  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!mb->runs)
+	u64 max_runs = max_t(u64, 2ULL * mb->max_runs, AR_RUNS_MIN);
+	struct ar_run *runs;
+
+	if (max_runs > U32_MAX)
 		return -ENOMEM;
-	mb->runs[0].start = 0;
+	runs = kvmalloc_array(max_runs, sizeof(*runs),
+			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!runs)
+		return -ENOMEM;
+	if (mb->runs)
+		memcpy(runs, mb->runs, (mb->nr_runs + 1) * sizeof(*runs));
+	else
+		runs[0] = (struct ar_run) {};
+	kvfree(mb->runs);
+	mb->runs = runs;
+	mb->max_runs = max_runs;
 	return 0;
 }
 
 /* Append @len bytes at @addr; runs[nr_runs] always ends the list. */
-static void ar_membuf_append(struct ar_membuf *mb, u8 *addr, size_t len)
+static int ar_membuf_append(struct ar_membuf *mb, u8 *addr, size_t len)
 {
 	struct ar_run *end = &mb->runs[mb->nr_runs];
+	int ret;
 
 	if (!mb->nr_runs || end[-1].addr + (mb->len - end[-1].start) != addr) {
-		end->start = mb->len;
+		if (mb->nr_runs + 1 == mb->max_runs) {
+			ret = ar_membuf_grow(mb);
+			if (ret)
+				return ret;
+			end = &mb->runs[mb->nr_runs];
+		}
 		end->addr = addr;
 		mb->nr_runs++;
 		end++;
@@ -42,27 +66,28 @@ static void ar_membuf_append(struct ar_membuf *mb, u8 *addr, size_t len)
 	mb->len += len;
 	end->start = mb->len;
 	end->addr = NULL;
+	return 0;
 }
 
 static int ar_membuf_charge(struct ar_membuf *mb, unsigned long pages)
 {
-	int ret;
+	struct user_struct *user = current_user();
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	unsigned long locked = atomic_long_add_return(pages, &user->locked_vm);
 
-	ret = account_locked_vm(current->mm, pages, true);
-	if (ret)
-		return ret;
-	mb->mm = current->mm;
-	mmgrab(mb->mm);
+	if (locked > limit && !capable(CAP_IPC_LOCK)) {
+		atomic_long_sub(pages, &user->locked_vm);
+		return -ENOMEM;
+	}
+	mb->user = get_uid(user);
 	mb->charged = pages;
 	return 0;
 }
 
 static void ar_membuf_uncharge(struct ar_membuf *mb)
 {
-	account_locked_vm(mb->mm, mb->charged, false);
-	mmdrop(mb->mm);
-	mb->mm = NULL;
-	mb->charged = 0;
+	atomic_long_sub(mb->charged, &mb->user->locked_vm);
+	free_uid(mb->user);
 }
 
 static void ar_membuf_unpin(struct ar_membuf *mb)
@@ -97,8 +122,13 @@ static int ar_membuf_pin_pages(struct ar_membuf *mb, unsigned long addr, u64 len
 			return got ?: -EFAULT;
 		for (i = 0; i < got; i++) {
 			size_t n = min_t(u64, len, PAGE_SIZE - offset);
+			int ret = ar_membuf_append(mb, (u8 *)page_address(pages[i]) +
+						   offset, n);
 
-			ar_membuf_append(mb, (u8 *)page_address(pages[i]) + offset, n);
+			if (ret) {
+				unpin_user_pages(pages + i, got - i);
+				return ret;
+			}
 			addr += n;
 			len -= n;
 			offset = 0;
@@ -125,8 +155,9 @@ int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable)
 	struct page **pages;
 	int ret;
 
-	if (!len)
-		return ar_membuf_alloc_runs(mb, 0);
+	ret = ar_membuf_grow(mb);
+	if (ret || !len)
+		return ret;
 	if (addr + len < addr || !access_ok((void __user *)addr, len))
 		return -EFAULT;
 	nr_pages = DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE);
@@ -138,9 +169,6 @@ int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable)
 		return -ENOMEM;
 	mb->writable = writable;
 	ret = ar_membuf_charge(mb, nr_pages);
-	if (ret)
-		return ret;
-	ret = ar_membuf_alloc_runs(mb, nr_pages);
 	if (ret)
 		return ret;
 	pages = (struct page **)__get_free_page(GFP_KERNEL);
@@ -166,26 +194,24 @@ int ar_membuf_import(struct ar_membuf *mb, const struct iov_iter *iter)
 	};
 	struct bvec_iter pos;
 	struct bio_vec bv;
-	u64 nr_pages = 0;
 	int ret;
 
 	if (!iov_iter_is_bvec(iter) || iov_iter_count(iter) > UINT_MAX)
 		return -EINVAL;
-	for_each_bvec(bv, iter->bvec, pos, start)
-		nr_pages++;
-	ret = ar_membuf_alloc_runs(mb, nr_pages);
-	if (ret)
-		return ret;
-	for_each_bvec(bv, iter->bvec, pos, start)
-		ar_membuf_append(mb, (u8 *)page_address(bv.bv_page) + bv.bv_offset,
-				 bv.bv_len);
-	return 0;
+	ret = ar_membuf_grow(mb);
+	for_each_bvec(bv, iter->bvec, pos, start) {
+		if (ret)
+			break;
+		ret = ar_membuf_append(mb, (u8 *)page_address(bv.bv_page) +
+				       bv.bv_offset, bv.bv_len);
+	}
+	return ret;
 }
 
 /* Unpin, uncharge, free. May sleep. */
 void ar_membuf_release(struct ar_membuf *mb)
 {
-	if (mb->mm) {
+	if (mb->user) {
 		ar_membuf_unpin(mb);
 		ar_membuf_uncharge(mb);
 	}

@@ -9,7 +9,7 @@
 #include <linux/types.h>
 
 struct iov_iter;
-struct mm_struct;
+struct user_struct;
 
 /**
  * struct ar_run - contiguous bytes
@@ -25,18 +25,20 @@ struct ar_run {
  * struct ar_membuf - a buffer
  * @len: bytes
  * @nr_runs: runs, in order; @runs has one more, which starts at @len
+ * @max_runs: entries of @runs
  * @runs: the runs
- * @mm: whose locked memory the pages are charged to; NULL if they are not
+ * @user: whose locked memory the pages are charged to; NULL if they are not
  *	pinned by this buffer (io_uring's registered buffers, which live as
  *	long as the command does)
  * @writable: pinned for writing
- * @charged: pages charged to @mm
+ * @charged: pages charged to @user
  */
 struct ar_membuf {
 	u64 len;
 	u32 nr_runs;
+	u32 max_runs;
 	struct ar_run *runs;
-	struct mm_struct *mm;
+	struct user_struct *user;
 	bool writable;
 	unsigned long charged;
 };

@@ -15,6 +15,7 @@
 #define AR_MSG_BYTES	16384
 
 static struct genl_family ar_genl_family;
+static bool ar_genl_registered;
 
 /* ---- policies ------------------------------------------------------------ */
 
@@ -207,6 +208,9 @@ void ar_netlink_event(struct ar_ring *ring)
 	struct net *net = ring->an->net;
 	struct sk_buff *skb;
 
+	/* At unload the group is gone before the last rings. */
+	if (!READ_ONCE(ar_genl_registered))
+		return;
 	if (!genl_has_listeners(&ar_genl_family, net, 0))
 		return;
 	skb = genlmsg_new(AR_MSG_BYTES, GFP_KERNEL);
@@ -336,7 +340,7 @@ static int ar_get_members(struct genl_info *info, struct ar_ring_config *config)
 		return -EINVAL;
 	}
 	config->members = kcalloc(ALLREDUCE_SIZE_MAX, sizeof(*config->members),
-				  GFP_KERNEL);
+				  GFP_KERNEL_ACCOUNT);
 	if (!config->members)
 		return -ENOMEM;
 	nla_for_each_nested(attr, members, rem) {
@@ -556,10 +560,14 @@ static struct genl_family ar_genl_family __ro_after_init = {
 
 int __init ar_netlink_init(void)
 {
-	return genl_register_family(&ar_genl_family);
+	int ret = genl_register_family(&ar_genl_family);
+
+	WRITE_ONCE(ar_genl_registered, !ret);
+	return ret;
 }
 
 void ar_netlink_exit(void)
 {
+	WRITE_ONCE(ar_genl_registered, false);
 	genl_unregister_family(&ar_genl_family);
 }

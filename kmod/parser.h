@@ -39,7 +39,6 @@ enum ar_parser_state {
  * @left: payload bytes that have not been handed to payload()
  * @grain: bytes of an element, or 1
  * @carried: bytes in @carry
- * @straddled: elements put together in @carry so far
  * @carry: first part of an element whose rest has not come yet
  */
 struct ar_parser {
@@ -49,7 +48,6 @@ struct ar_parser {
 	u32 left;
 	u32 grain;
 	u32 carried;
-	u64 straddled;
 	u8 carry[AR_ELEMENT_BYTES_MAX] __attribute__((aligned(8)));
 };
 
@@ -120,7 +118,6 @@ static inline int ar_parser_take_carry(struct ar_parser *p, const u8 *data,
 		ret = ops->payload(ctx, p->carry, p->grain, true);
 		if (ret)
 			return ret;
-		p->straddled++;
 		p->carried = 0;
 		p->left -= p->grain;
 	}

@@ -69,15 +69,21 @@ static inline u32 ar_primary_lane(u64 job, u32 lanes)
 }
 
 /*
- * The elements that @lane carries of job number @job; count * element_bytes
- * must fit a u64 (ALLREDUCE_COUNT_MAX sees to that).
+ * True if a job is spread over all lanes; else its primary lane carries it.
+ * count * element_bytes must fit a u64 (ALLREDUCE_COUNT_MAX sees to that).
  */
+static inline bool ar_striped(u64 count, u32 element_bytes, u32 lanes)
+{
+	return count * element_bytes >= (u64)lanes * AR_STRIPE_BYTES_MIN;
+}
+
+/* The elements that @lane carries of job number @job. */
 static inline struct ar_range ar_stripe(u64 count, u32 element_bytes, u64 job,
 					u32 lanes, u32 lane)
 {
 	struct ar_range r = { 0, 0 };
 
-	if (count * element_bytes >= (u64)lanes * AR_STRIPE_BYTES_MIN)
+	if (ar_striped(count, element_bytes, lanes))
 		return ar_split(count, lanes, lane, ar_grain(element_bytes));
 	if (lane == ar_primary_lane(job, lanes))
 		r.count = count;

@@ -24,10 +24,13 @@
 #include <linux/jiffies.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/stringify.h>
 #include <net/netlink.h>
 
 #include "allreduce.h"
 
+/* Of a namespace: who may add rings must not use up the kernel's memory. */
+#define AR_RINGS_MAX		256
 #define AR_WATCHDOG_MIN_MS	25
 #define AR_WATCHDOG_MAX_MS	1000
 /* How long deletion waits for the last frames to leave. */
@@ -45,7 +48,7 @@ void ar_ring_queue_lanes(struct ar_ring *ring)
 
 static void ar_ring_set_state(struct ar_ring *ring, enum allreduce_ring_state state)
 {
-	ring->state = state;
+	WRITE_ONCE(ring->state, state);
 	ar_ring_queue_lanes(ring);
 }
 
@@ -109,6 +112,26 @@ void ar_ring_put(struct ar_ring *ring)
 
 /* ---- state --------------------------------------------------------------- */
 
+/* True if it was not broken before. */
+static bool ar_ring_set_broken(struct ar_ring *ring, int error, const char *reason)
+{
+	if (ring->state == ALLREDUCE_RING_BROKEN)
+		return false;
+	ring->error = error;
+	strscpy(ring->reason, reason, sizeof(ring->reason));
+	ar_ring_set_state(ring, ALLREDUCE_RING_BROKEN);
+	return true;
+}
+
+static void ar_ring_tell_broken(struct ar_ring *ring, int error, const char *reason)
+{
+	if (error != -ECANCELED)
+		net_warn_ratelimited("allreduce: ring %s rank %u broke (error %d): %s\n",
+				     ring->config.name, ring->config.rank, error,
+				     reason);
+	ar_netlink_event(ring);
+}
+
 /**
  * ar_ring_break - end a ring for good
  * @ring: the ring
@@ -121,28 +144,46 @@ void ar_ring_put(struct ar_ring *ring)
 void ar_ring_break(struct ar_ring *ring, int error, const char *fmt, ...)
 {
 	char reason[ALLREDUCE_REASON_SIZE];
-	bool first;
 	va_list args;
+	bool first;
 
 	va_start(args, fmt);
 	vsnprintf(reason, sizeof(reason), fmt, args);
 	va_end(args);
 
 	spin_lock(&ring->lock);
-	first = ring->state != ALLREDUCE_RING_BROKEN;
-	if (first) {
-		ring->error = error;
-		strscpy(ring->reason, reason, sizeof(ring->reason));
-		ar_ring_set_state(ring, ALLREDUCE_RING_BROKEN);
-	}
+	first = ar_ring_set_broken(ring, error, reason);
 	spin_unlock(&ring->lock);
-	if (!first)
-		return;
-	if (error != -ECANCELED)
-		net_warn_ratelimited("allreduce: ring %s rank %u broke (error %d): %s\n",
-				     ring->config.name, ring->config.rank, error,
-				     reason);
-	ar_netlink_event(ring);
+	if (first)
+		ar_ring_tell_broken(ring, error, reason);
+}
+
+/**
+ * ar_ring_cancel - end a ring because jobs of it are not wanted any more
+ * @ring: the ring
+ * @reason: what happened
+ * @match: is this one of the jobs; called with the ring's lock held
+ * @arg: for @match
+ *
+ * Return: how many jobs in flight matched; with none the ring stays as it is.
+ */
+int ar_ring_cancel(struct ar_ring *ring, const char *reason,
+		   bool (*match)(const struct ar_job *job, const void *arg),
+		   const void *arg)
+{
+	bool first = false;
+	struct ar_job *job;
+	int n = 0;
+
+	spin_lock(&ring->lock);
+	list_for_each_entry(job, &ring->jobs, node)
+		n += match(job, arg);
+	if (n)
+		first = ar_ring_set_broken(ring, -ECANCELED, reason);
+	spin_unlock(&ring->lock);
+	if (first)
+		ar_ring_tell_broken(ring, -ECANCELED, reason);
+	return n;
 }
 
 /**
@@ -227,16 +268,19 @@ static bool ar_ring_drained(struct ar_ring *ring)
  */
 void ar_ring_neighbour_closed(struct ar_ring *ring)
 {
-	bool over;
+	static const char reason[] = "a neighbour has closed its connection";
+	bool first = false;
 
 	spin_lock(&ring->lock);
 	ring->link_closed = true;
-	over = !ring->jobs_in_flight && ar_ring_drained(ring);
+	if (!ring->jobs_in_flight && ar_ring_drained(ring)) {
+		first = ar_ring_set_broken(ring, -ECONNRESET, reason);
+		/* The user's pages are not on their way: no job is. */
+		ring->draining = ring->draining || first;
+	}
 	spin_unlock(&ring->lock);
-	if (!over)
-		return;
-	WRITE_ONCE(ring->draining, true);
-	ar_ring_break(ring, -ECONNRESET, "a neighbour has closed its connection");
+	if (first)
+		ar_ring_tell_broken(ring, -ECONNRESET, reason);
 }
 
 /* ---- watchdog ------------------------------------------------------------ */
@@ -314,7 +358,7 @@ static void ar_ring_check_progress(struct ar_ring *ring)
 	spin_unlock(&ring->lock);
 	if (stalled)
 		ar_ring_break(ring, -ETIMEDOUT,
-			      "job %llu: lane %u has made no progress for too long, waiting for rank %u or %u",
+			      "job %llu: lane %u from rank %u to rank %u has made no progress for too long",
 			      stalled, i - 1, ar_ring_prev_rank(ring),
 			      ar_ring_next_rank(ring));
 }
@@ -346,7 +390,8 @@ static int ar_ring_alloc_lanes(struct ar_ring *ring)
 {
 	u32 i;
 
-	ring->lanes = kvcalloc(ring->config.lanes, sizeof(*ring->lanes), GFP_KERNEL);
+	ring->lanes = kvcalloc(ring->config.lanes, sizeof(*ring->lanes),
+			       GFP_KERNEL_ACCOUNT);
 	if (!ring->lanes)
 		return -ENOMEM;
 	for (i = 0; i < ring->config.lanes; i++)
@@ -381,8 +426,10 @@ static int ar_ring_check_unique(struct ar_net *an, const struct ar_ring_config *
 				struct netlink_ext_ack *extack)
 {
 	struct ar_ring *ring;
+	u32 rings = 0;
 
 	list_for_each_entry(ring, &an->rings, node) {
+		rings++;
 		if (!strcmp(ring->config.name, config->name)) {
 			NL_SET_ERR_MSG(extack, "a ring of this name exists");
 			return -EEXIST;
@@ -393,12 +440,16 @@ static int ar_ring_check_unique(struct ar_net *an, const struct ar_ring_config *
 			return -EEXIST;
 		}
 	}
+	if (rings >= AR_RINGS_MAX) {
+		NL_SET_ERR_MSG(extack, "a network namespace holds " __stringify(AR_RINGS_MAX) " rings at most");
+		return -ENOSPC;
+	}
 	return 0;
 }
 
 static struct ar_ring *ar_ring_alloc(const struct ar_ring_config *config)
 {
-	struct ar_ring *ring = kzalloc(sizeof(*ring), GFP_KERNEL);
+	struct ar_ring *ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 
 	if (!ring)
 		return NULL;
@@ -419,7 +470,7 @@ static struct ar_ring *ar_ring_alloc(const struct ar_ring_config *config)
  * @config: checked; its members belong to the ring after success
  * @extack: says what is wrong
  *
- * Return: 0, -EEXIST, -ENOMEM or what binding the address gave.
+ * Return: 0, -EEXIST, -ENOSPC, -ENOMEM or what binding the address gave.
  */
 int ar_ring_add(struct ar_net *an, struct ar_ring_config *config,
 		struct netlink_ext_ack *extack)
@@ -530,28 +581,44 @@ int ar_ring_up(struct ar_net *an, const char *name, u32 connect_timeout_ms,
 
 /* ---- deletion ------------------------------------------------------------ */
 
-/* A member that is done must not cut off frames that others still wait for. */
-static void ar_ring_drain(struct ar_ring *ring)
+static bool ar_ring_is_idle(struct ar_ring *ring)
 {
 	bool idle;
 
 	spin_lock(&ring->lock);
 	idle = ring->state == ALLREDUCE_RING_UP && !ring->jobs_in_flight;
 	spin_unlock(&ring->lock);
-	if (!idle)
-		return;
-	wait_event_timeout(ring->idle, ar_ring_drained(ring),
-			   msecs_to_jiffies(AR_DRAIN_MS));
-	WRITE_ONCE(ring->draining, true);
+	return idle;
 }
 
-/* Off the list already; afterwards nothing of the ring runs. */
+/*
+ * A member that is done must not cut off frames that others still wait for:
+ * break, but close in good order if nothing is in flight at that moment.
+ */
+static void ar_ring_break_for_deletion(struct ar_ring *ring)
+{
+	static const char reason[] = "the ring was deleted";
+	bool first;
+
+	if (ar_ring_is_idle(ring))
+		wait_event_timeout(ring->idle, ar_ring_drained(ring) ||
+				   !ar_ring_is_up(ring),
+				   msecs_to_jiffies(AR_DRAIN_MS));
+	spin_lock(&ring->lock);
+	if (ring->state == ALLREDUCE_RING_UP && !ring->jobs_in_flight)
+		ring->draining = true;
+	first = ar_ring_set_broken(ring, -ECANCELED, reason);
+	spin_unlock(&ring->lock);
+	if (first)
+		ar_ring_tell_broken(ring, -ECANCELED, reason);
+}
+
+/* Off the list and broken already; afterwards nothing of the ring runs. */
 static void ar_ring_destroy(struct ar_ring *ring)
 {
 	struct ar_net *an = ring->an;
 	u32 i;
 
-	ar_ring_break(ring, -ECANCELED, "the ring was deleted");
 	for (i = 0; i < ring->config.lanes; i++)
 		ar_lane_exit(&ring->lanes[i]);
 	cancel_delayed_work_sync(&ring->watchdog);
@@ -585,7 +652,7 @@ int ar_ring_del(struct ar_net *an, const char *name,
 	ring = ar_ring_find(an, name);
 	if (ring) {
 		ar_ring_unlink(an, ring);
-		ar_ring_drain(ring);
+		ar_ring_break_for_deletion(ring);
 		ar_ring_destroy(ring);
 	} else {
 		NL_SET_ERR_MSG(extack, "no ring of this name");
@@ -611,6 +678,7 @@ void ar_rings_exit(struct ar_net *an)
 	mutex_lock(&an->config_lock);
 	list_for_each_entry_safe(ring, tmp, &an->rings, node) {
 		ar_ring_unlink(an, ring);
+		ar_ring_break(ring, -ECANCELED, "the network namespace is gone");
 		ar_ring_destroy(ring);
 	}
 	mutex_unlock(&an->config_lock);

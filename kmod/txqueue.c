@@ -21,7 +21,7 @@ int ar_txq_init(struct ar_txq *q, u32 frame_max)
 	q->frame_bytes = frame_max + AR_FRAME_HDR_BYTES;
 	q->capacity = (u64)AR_TXQ_FRAMES * q->frame_bytes;
 	q->nr_segs = roundup_pow_of_two(2 * AR_TXQ_FRAMES * segs_per_frame);
-	q->segs = kvcalloc(q->nr_segs, sizeof(*q->segs), GFP_KERNEL);
+	q->segs = kvcalloc(q->nr_segs, sizeof(*q->segs), GFP_KERNEL_ACCOUNT);
 	return q->segs ? 0 : -ENOMEM;
 }
 
@@ -55,36 +55,48 @@ static struct page *ar_pool_alloc(void)
 	struct page *page;
 
 	page = alloc_pages(GFP_KERNEL | __GFP_COMP | __GFP_NOWARN |
-			   __GFP_NORETRY, AR_POOL_ORDER);
+			   __GFP_NORETRY, get_order(AR_POOL_BUFFER_BYTES));
 	return page ?: alloc_page(GFP_KERNEL);
+}
+
+/* The buffer at the hand, if nobody else holds a reference to it. */
+static struct page *ar_pool_recycle(struct ar_pool *pool)
+{
+	struct page *page;
+
+	if (!pool->nr)
+		return NULL;
+	page = pool->buffers[pool->hand];
+	if (page == pool->page || page_ref_count(page) != 1)
+		return NULL;
+	/* Whoever used it last has put it: its reads are over before our writes. */
+	smp_acquire__after_ctrl_dep();
+	pool->hand = (pool->hand + 1) % pool->nr;
+	return page;
+}
+
+static void ar_pool_keep(struct ar_pool *pool, struct page *page)
+{
+	if (pool->nr < AR_POOL_BUFFERS) {
+		pool->buffers[pool->nr++] = page;
+		return;
+	}
+	put_page(pool->buffers[pool->hand]);
+	pool->buffers[pool->hand] = page;
+	pool->hand = (pool->hand + 1) % pool->nr;
 }
 
 /* Make an unused buffer the one that is filled. */
 static int ar_pool_next(struct ar_pool *pool)
 {
-	struct page *page = NULL;
+	struct page *page = ar_pool_recycle(pool);
 
-	if (pool->nr == AR_POOL_BUFFERS)
-		page = pool->buffers[pool->oldest];
-	/*
-	 * Pairs with the release in put_page() of whoever used the page last:
-	 * its reads are over before ours, the only reference, is seen.
-	 */
-	if (page && page_ref_count(page) == 1)
-		smp_rmb();
-	else
-		page = NULL;
 	if (!page) {
 		page = ar_pool_alloc();
 		if (!page)
 			return -ENOMEM;
-		if (pool->nr == AR_POOL_BUFFERS)
-			put_page(pool->buffers[pool->oldest]);
-		else
-			pool->nr++;
-		pool->buffers[pool->oldest] = page;
+		ar_pool_keep(pool, page);
 	}
-	pool->oldest = (pool->oldest + 1) % AR_POOL_BUFFERS;
 	pool->page = page;
 	pool->size = page_size(page);
 	pool->fill = 0;

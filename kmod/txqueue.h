@@ -11,8 +11,9 @@
  * another when it accepts the bytes. A pool buffer is written again only when
  * the pool holds the only reference to it: then TCP has had its
  * acknowledgment and nobody (a receiver on this host, a packet capture) looks
- * at the page. When the pool has no such buffer it takes a new one and keeps
- * it instead of the oldest, so waiting never depends on a peer's progress.
+ * at the page. Else the pool takes a new one, which it keeps as long as it has
+ * places and then instead of an old one: so it grows no further than what is
+ * on its way needs, and waiting never depends on a peer's progress.
  *
  * Memory: a segment table that follows from frame_max and AR_POOL_BUFFERS
  * buffers a lane, whatever the sizes of vectors and ring.
@@ -28,7 +29,7 @@ struct page;
 #define AR_TXQ_FRAMES		4	/* capacity in frames */
 #define AR_TXQ_PACKET		512	/* smallest packet that is forwarded by reference */
 #define AR_POOL_BUFFERS		64
-#define AR_POOL_ORDER		3
+#define AR_POOL_BUFFER_BYTES	32768
 
 struct ar_seg {
 	struct page *page;
@@ -38,9 +39,9 @@ struct ar_seg {
 
 /**
  * struct ar_pool - recycled pages
- * @buffers: buffers with one reference of the pool's each; oldest at @oldest
+ * @buffers: buffers with one reference of the pool's each
  * @nr: how many
- * @oldest: index of the one that was filled longest ago
+ * @hand: index of the one that is looked at next, about the oldest
  * @page: the buffer that is being filled (one of @buffers), or NULL
  * @size: its bytes
  * @fill: bytes of it that are in use
@@ -48,7 +49,7 @@ struct ar_seg {
 struct ar_pool {
 	struct page *buffers[AR_POOL_BUFFERS];
 	u32 nr;
-	u32 oldest;
+	u32 hand;
 	struct page *page;
 	u32 size;
 	u32 fill;
@@ -92,9 +93,9 @@ void ar_txq_add_page(struct ar_txq *q, struct page *page, u32 offset, u32 len);
 u32 ar_txq_peek(struct ar_txq *q, struct bio_vec *bv, u32 max, size_t *bytes);
 void ar_txq_consume(struct ar_txq *q, size_t bytes);
 
-static inline bool ar_txq_may_forward(const struct ar_txq *q)
+static inline bool ar_txq_may_forward(const struct ar_txq *q, u32 frame_bytes)
 {
-	return q->bytes + q->frame_bytes <= q->capacity;
+	return q->bytes + frame_bytes <= q->capacity;
 }
 
 static inline bool ar_txq_may_inject(const struct ar_txq *q)

@@ -193,52 +193,44 @@ static int ar_uring_submit(struct ar_file *file, struct io_uring_cmd *cmd,
 	return -EIOCBQUEUED;
 }
 
-static int ar_ring_count_jobs(struct ar_ring *ring, u64 tag, bool all)
+static bool ar_job_has_tag(const struct ar_job *job, const void *arg)
 {
-	struct ar_job *job;
-	int n = 0;
+	const struct allreduce_cancel *cancel = arg;
 
-	spin_lock(&ring->lock);
-	list_for_each_entry(job, &ring->jobs, node)
-		n += all || job->call.tag == tag;
-	spin_unlock(&ring->lock);
-	return n;
+	return cancel->flags & ALLREDUCE_CANCEL_ALL ||
+	       job->call.tag == cancel->tag;
 }
 
 static int ar_uring_cancel(struct ar_file *file, const struct allreduce_cancel *cancel)
 {
 	struct ar_ring *ring = ar_file_ring(file);
-	int n;
 
 	if (cancel->flags & ~ALLREDUCE_CANCEL_ALL || cancel->reserved0 ||
 	    memchr_inv(cancel->reserved, 0, sizeof(cancel->reserved)))
 		return -EINVAL;
 	if (!ring)
 		return -ENXIO;
-	n = ar_ring_count_jobs(ring, cancel->tag,
-			       cancel->flags & ALLREDUCE_CANCEL_ALL);
-	if (!n)
-		return -ENOENT;
-	ar_ring_break(ring, -ECANCELED, "a job was canceled");
-	return n;
+	return ar_ring_cancel(ring, "a job was canceled", ar_job_has_tag, cancel) ?:
+	       -ENOENT;
 }
 
-static bool ar_ring_has_jobs_of(struct ar_ring *ring, fl_owner_t submitter)
-{
-	struct ar_job *job;
-	bool found = false;
+static const char ar_submitter_ended[] =
+	"the submitting process has ended or closed its io_uring";
 
-	spin_lock(&ring->lock);
-	list_for_each_entry(job, &ring->jobs, node)
-		found = found || job->submitter == submitter;
-	spin_unlock(&ring->lock);
-	return found;
+static bool ar_job_is(const struct ar_job *job, const void *arg)
+{
+	return job == arg;
 }
 
-static void ar_submitter_ended(struct ar_ring *ring)
+/* io_uring wants a command back; it may be on its way already. */
+static void ar_uring_abort(struct ar_file *file, struct io_uring_cmd *cmd)
 {
-	ar_ring_break(ring, -ECANCELED,
-		      "the submitting process has ended or closed its io_uring");
+	ar_ring_cancel(file->ring, ar_submitter_ended, ar_job_is, *ar_cmd_job(cmd));
+}
+
+static bool ar_job_is_of(const struct ar_job *job, const void *arg)
+{
+	return job->submitter == arg;
 }
 
 /* ---- the device ---------------------------------------------------------- */
@@ -249,7 +241,7 @@ static int ar_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
 	union ar_payload payload;
 
 	if (compat_uring_cmd_cancels(issue_flags)) {
-		ar_submitter_ended(file->ring);
+		ar_uring_abort(file, cmd);
 		return 0;
 	}
 	if (!(issue_flags & IO_URING_F_SQE128) || issue_flags & IO_URING_F_IOPOLL)
@@ -291,8 +283,8 @@ static int ar_flush(struct file *filp, fl_owner_t id)
 {
 	struct ar_ring *ring = ar_file_ring(filp->private_data);
 
-	if (ring && current->flags & PF_EXITING && ar_ring_has_jobs_of(ring, id))
-		ar_submitter_ended(ring);
+	if (ring && current->flags & PF_EXITING)
+		ar_ring_cancel(ring, ar_submitter_ended, ar_job_is_of, id);
 	return 0;
 }
 

@@ -97,7 +97,7 @@ enum allreduce_ring_state {
 	X(BYTES_DELIVERED, bytes_delivered, 4, \
 	  "result bytes written to the user's buffer") \
 	X(BYTES_COPIED, bytes_copied, 5, \
-	  "payload bytes copied for any other reason") \
+	  "payload bytes copied for any other reason; all bytes sent on a route without scatter-gather") \
 	X(BYTES_SENT, bytes_sent, 6, \
 	  "bytes handed to TCP, headers included") \
 	X(BYTES_RECEIVED, bytes_received, 7, \
@@ -177,13 +177,18 @@ struct allreduce_attach {
  * @root: must be 0 for allreduce
  * @reserved: must be 0
  *
- * The CQE's res is 0, or a negative errno; whatever it is, the kernel has let
- * go of both buffers when the CQE is posted. After an error the contents of
+ * Buffers that are not registered are pinned while the SQE is submitted, which
+ * takes time in proportion to their pages. The CQE's res is 0, or a negative
+ * errno; whatever it is, the kernel has let go of both buffers when the CQE is
+ * posted. After an error the contents of
  * dst are undefined; src is as it was unless dst equals src.
  *
- *   -EINVAL       a field is out of range, or the members' calls differ
+ *   -EINVAL       a field is out of range, or the members' calls differ (on the
+ *                 member that finds out; the others get -ECONNRESET)
  *   -EFAULT       a buffer is not mapped, or not writable (dst)
- *   -ENOMEM       no memory, or RLIMIT_MEMLOCK does not allow pinning
+ *   -ENOMEM       no memory, or RLIMIT_MEMLOCK, which counts what the user has
+ *                 pinned and registered with io_uring, does not allow pinning
+ *   -EINTR        the submitter was killed while its pages were pinned
  *   -ENOTCONN     the ring is not up
  *   -ENXIO        the file is not attached
  *   -EPIPE        the ring was broken before the job was submitted
@@ -243,7 +248,7 @@ struct allreduce_info_query {
 	__u64 reserved[8];
 };
 
-/* sqe->cmd_op */
+/* sqe->cmd_op; another one is answered with -ENOTTY. */
 #define ALLREDUCE_IOC_MAGIC	0xA7
 #define ALLREDUCE_URING_ATTACH	_IOW(ALLREDUCE_IOC_MAGIC, 1, struct allreduce_attach)
 #define ALLREDUCE_URING_SUBMIT	_IOW(ALLREDUCE_IOC_MAGIC, 2, struct allreduce_call)
