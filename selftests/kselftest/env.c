@@ -318,14 +318,14 @@ bool env_wait_state(struct env *env, unsigned int rank, unsigned int state,
 	return true;
 }
 
-long long env_number(unsigned int rank, const char *path)
+long long env_number(unsigned int rank, const char *shell)
 {
 	long long value = -1;
-	char command[256];
+	char command[512];
 	FILE *f;
 
-	/* sysfs shows the namespace it was mounted in. */
-	snprintf(command, sizeof(command), "ip netns exec n%u cat %s", rank, path);
+	snprintf(command, sizeof(command), "ip netns exec n%u sh -c \"%s\"", rank,
+		 shell);
 	f = popen(command, "r");
 	if (!f)
 		return -1;

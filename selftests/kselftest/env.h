@@ -87,8 +87,8 @@ unsigned int env_state(struct env *env, unsigned int rank);
 bool env_wait_state(struct env *env, unsigned int rank, unsigned int state,
 		    unsigned int ms);
 
-/* A number from a file such as a device's statistics; -1 if there is none. */
-long long env_number(unsigned int rank, const char *path);
+/* The number that a shell command prints in a member's namespace; -1 if none. */
+long long env_number(unsigned int rank, const char *shell);
 
 /* Milliseconds on the monotonic clock. */
 uint64_t env_now_ms(void);

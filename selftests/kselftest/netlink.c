@@ -837,8 +837,9 @@ TEST_F(ring, nobody_there)
 	ASSERT_EQ(0, add(nl, ENV_RING, GOOD_MEMBERS, 0, 2));
 	EXPECT_EQ(-ETIMEDOUT, up(nl, ENV_RING, 500, false));
 	ms = env_now_ms() - begin;
+	/* The watchdog looks once a second; the rest is for a busy machine. */
 	EXPECT_LE(500, ms);
-	EXPECT_GE(500 + 1500, ms);
+	EXPECT_GE(500 + 4000, ms);
 	ring = look(nl, ENV_RING);
 	EXPECT_EQ(ALLREDUCE_RING_DOWN, ring.state);
 	EXPECT_EQ(-ETIMEDOUT, ring.error);
