@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# allreduce-uring: see `make help`.
+
+BUILD	?= $(CURDIR)/build
+CACHE	?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/allreduce-uring
+# kernels that the tests run on, and the one of `make demo`
+KERNELS	?= 6.1 6.12
+KERNEL	?= 6.1
+
+override BUILD := $(abspath $(BUILD))
+export BUILD CACHE
+
+QEMU	:= selftests/qemu
+KSFT	= $(CACHE)/source/6.1/tools/testing/selftests
+COLLECTIONS := kselftest:allreduce cluster:cluster
+
+all: lib tools $(KERNELS:%=module-%)
+
+help:
+	@sed -n 's/^#: //p' Makefile
+
+#: Building (everything goes to build/, downloads to ~/.cache/allreduce-uring):
+#:   make setup          install the Debian packages that are missing
+#:   make                library, tools, module for the test kernels
+#:   make lib tools      liballreduce-uring; arctl and arbench
+#:   make module         module for the running kernel (KDIR= for another)
+#:   make module-6.1     module for Debian 12's kernel; module-6.12: for the one
+#:                       of its backports; module-arm64: compile for arm64
+#:   make install        library, tools and module (DESTDIR=, PREFIX=);
+#:                       install-lib, install-tools, install-module one by one
+#:   make clean          remove build/
+
+setup:
+	@$(QEMU)/setup.sh
+
+kernel-%: setup
+	@$(QEMU)/kernels.sh $*
+
+kernels-update: setup
+	@$(QEMU)/kernels.sh -u $(KERNELS) arm64 source
+
+module-6.1 module-6.12 module-arm64: module-%: kernel-%
+	@$(QEMU)/build-module.sh $*
+
+module:
+	@$(QEMU)/build-module.sh local
+
+lib: setup
+	$(MAKE) -C lib BUILD=$(BUILD)
+
+tools: lib
+	$(MAKE) -C tools BUILD=$(BUILD)
+
+unit: lib
+	$(MAKE) -C selftests/unit BUILD=$(BUILD)
+	$(MAKE) -C selftests/lib BUILD=$(BUILD)
+
+# lib.mk runs at MAKELEVEL 0 in its own world: hand it what it needs
+kselftest: lib kernel-source
+	@set -e; for pair in $(COLLECTIONS); do \
+		dir=selftests/$${pair%%:*}; name=$${pair#*:}; \
+		mkdir -p $(BUILD)/kselftest/$$name $(BUILD)/kselftest/install; \
+		rm -rf $(BUILD)/kselftest/install/$$name; \
+		$(MAKE) --no-print-directory -C $$dir KSFT=$(KSFT) BUILD=$(BUILD) \
+			OUTPUT=$(BUILD)/kselftest/$$name \
+			INSTALL_PATH=$(BUILD)/kselftest/install/$$name install; \
+		$(MAKE) -s --no-print-directory -C $$dir KSFT=$(KSFT) BUILD=$(BUILD) \
+			OUTPUT=$(BUILD)/kselftest/$$name COLLECTION=$$name emit_tests \
+			> $(BUILD)/kselftest/$$name.list; \
+	done; \
+	cat $(BUILD)/kselftest/*.list > $(BUILD)/kselftest/install/kselftest-list.txt; \
+	cp -r $(KSFT)/run_kselftest.sh $(KSFT)/kselftest $(BUILD)/kselftest/install/
+
+#: Testing (each ends with the line "N passed, N failed"):
+#:   make check          everything, on both kernels
+#:   make check-unit     on this machine, without a kernel
+#:   make check-kselftest  rings in one guest; KERNELS=6.1 for one kernel,
+#:                       TESTS="module.sh" for some of the tests
+#:   make check-cluster  rings between three guests; KERNELS= and TESTS= too
+#:   make check-harness  do the tests notice when something is wrong?
+#:   make demo           a real sum by four members in a guest (KERNEL=6.12)
+
+check:
+	@$(QEMU)/check.sh
+
+check-unit: unit
+	@$(QEMU)/unit.sh unit lib; $(QEMU)/total.sh unit lib
+
+check-kselftest: tools kselftest $(KERNELS:%=module-%)
+	@for k in $(KERNELS); do $(QEMU)/kselftest.sh $$k; done; \
+	$(QEMU)/total.sh $(KERNELS:%=kselftest-%)
+
+check-cluster: tools kselftest $(KERNELS:%=module-%)
+	@for k in $(KERNELS); do $(QEMU)/kselftest.sh -c $$k; done; \
+	$(QEMU)/total.sh $(KERNELS:%=cluster-%)
+
+check-harness: kernel-6.1 kernel-source
+	@selftests/harness/run.sh; $(QEMU)/total.sh harness
+
+demo: tools module-$(KERNEL)
+	$(MAKE) -C selftests/demo BUILD=$(BUILD)
+	@$(QEMU)/demo.sh $(KERNEL)
+
+#: Checkers:
+#:   make checkpatch     the kernel's style checker on the C files
+#:   make sparse         the module under sparse, with the 6.1 headers
+#:   make shellcheck     the scripts
+
+checkpatch: kernel-source
+	@$(QEMU)/checkpatch.sh
+
+sparse: kernel-6.1
+	@$(QEMU)/build-module.sh -s 6.1
+
+shellcheck: setup
+	@shellcheck .ci/run $$(grep -rlE '^#!/bin/(ba|da)?sh|shellcheck shell=' \
+		--exclude='*.mk' selftests) && echo "shellcheck: clean"
+
+install: install-lib install-tools install-module
+
+install-lib:
+	$(MAKE) -C lib BUILD=$(BUILD) install
+
+install-tools: install-lib
+	$(MAKE) -C tools BUILD=$(BUILD) install
+
+install-module: module
+	$(MAKE) -C $(or $(KDIR),/lib/modules/$(shell uname -r)/build) M=$(BUILD)/kmod \
+		INSTALL_MOD_DIR=updates/allreduce \
+		$(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR)) modules_install
+
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: all help setup kernels-update lib tools unit kselftest module module-6.1 \
+	module-6.12 module-arm64 check check-unit check-kselftest check-cluster \
+	check-harness demo checkpatch sparse shellcheck install install-lib \
+	install-tools install-module clean

@@ -1,0 +1,122 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# check.sh - the whole of `make check`.
+#
+# Usage: check.sh
+#
+# Builds everything, runs every kind of test, and ends with the one line
+# "N passed, N failed". A step that does not build is a failed test, and those
+# that do not depend on it still run. Logs: $BUILD/log; verdicts: $BUILD/results
+# (all in summary.tsv).
+set -u
+
+. "$(dirname "$0")/common.sh"
+
+KERNELS=${KERNELS:-6.1 6.12}
+logs=$BUILD/log
+steps=$RESULTS/build.tsv
+runs=(build)
+export ARU_PART
+
+rm -rf "$RESULTS" "$logs"
+mkdir -p "$RESULTS" "$logs"
+cd "$ROOT" || exit 1
+# this script's make calls are no part of the make that called it
+unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
+trap 'kill $(jobs -p) 2> /dev/null' EXIT
+trap 'exit 1' INT TERM HUP
+start=$SECONDS
+
+stamp() { printf '== [%3d s] %s\n' $((SECONDS - start)) "$*"; }
+
+# build TARGET: one test, passed if make does it.
+build()
+{
+	local log=$logs/$1.log
+
+	stamp "$1"
+	if make "$1" < /dev/null > "$log" 2>&1; then
+		result "$steps" pass "build/$1"
+		return 0
+	fi
+	tail -n 30 "$log"
+	result "$steps" fail "build/$1" "$(grep -m 1 -E 'error:|[Ww]arning:|Error ' "$log"), log: $log"
+	return 1
+}
+
+# run NAME COMMAND...: results come from the command, in NAME.tsv.
+run()
+{
+	local name=$1
+
+	shift
+	runs+=("$name")
+	stamp "$name"
+	"$@" < /dev/null > "$logs/$name.log" 2>&1
+	ARU_PART=$name "$QEMU_DIR/total.sh" "$name" ||
+		{ echo "-- end of $logs/$name.log:"; tail -n 15 "$logs/$name.log"; }
+}
+
+# run_beside NAME COMMAND... : the same in the background, until collect.
+beside=()
+run_beside()
+{
+	local name=$1
+
+	shift
+	runs+=("$name")
+	beside+=("$name")
+	stamp "$name (in the background)"
+	"$@" < /dev/null > "$logs/$name.log" 2>&1 &
+}
+
+collect()
+{
+	local name
+
+	wait
+	stamp "done: ${beside[*]}"
+	for name in "${beside[@]}"; do
+		ARU_PART=$name "$QEMU_DIR/total.sh" "$name" ||
+			{ echo "-- end of $logs/$name.log:"; tail -n 15 "$logs/$name.log"; }
+	done
+	beside=()
+}
+
+finish()
+{
+	stamp "all done"
+	ARU_PART='' "$QEMU_DIR/total.sh" "${runs[@]}"
+	exit $?
+}
+
+build setup || finish
+for kernel in $KERNELS; do
+	build "kernel-$kernel"
+done
+build kernel-source
+build kernel-arm64
+
+build lib
+build tools
+for kernel in $KERNELS; do
+	build "module-$kernel"
+done
+build module-arm64
+build kselftest
+build unit
+run unit "$QEMU_DIR/unit.sh" unit
+run lib "$QEMU_DIR/unit.sh" lib
+
+# Two guests at a time keep two cores busy; more would only slow each other
+# down and bring their time limits near.
+run harness selftests/harness/run.sh
+for kernel in $KERNELS; do
+	run_beside "kselftest-$kernel" "$QEMU_DIR/kselftest.sh" "$kernel"
+done
+collect
+for kernel in $KERNELS; do
+	run "cluster-$kernel" "$QEMU_DIR/kselftest.sh" -c "$kernel"
+done
+finish

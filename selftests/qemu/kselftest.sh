@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# kselftest.sh - run a collection of selftests in a guest, or in three.
+#
+# Usage: kselftest.sh [-c] [-n N] KERNEL
+#   KERNEL  6.1 or 6.12
+#   -c      selftests/cluster in a cluster of guests instead of
+#           selftests/kselftest in one
+#   -n N    number of guests of the cluster (default 3)
+#
+# Environment:
+#   TESTS    run only these tests, such as "module.sh ring"
+#   MEMORY   MiB of a guest, CPUS, CPU (model), LIMIT (seconds)
+#   APPEND   added to the guest's kernel command line
+#
+# Everything has to be built (see the root Makefile). The guest finds the
+# programs in /usr/bin, the library in /usr/lib, the module loaded and in
+# /modules. Logs go to $BUILD/run/RUN, verdicts to $BUILD/results/RUN.tsv, with
+# RUN = kselftest-KERNEL or cluster-KERNEL.
+set -u
+
+. "$(dirname "$0")/common.sh"
+
+collection=allreduce n=3
+while getopts cn:h opt; do
+	case $opt in
+	c) collection=cluster ;;
+	n) n=$OPTARG ;;
+	h) usage; exit 0 ;;
+	*) usage >&2; exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+[ $# -eq 1 ] || { usage >&2; exit 2; }
+kernel=$1
+run=kselftest-$kernel
+[ $collection = cluster ] && run=cluster-$kernel
+out=$BUILD/run/$run
+res=$RESULTS/$run.tsv
+
+mkdir -p "$out" "$RESULTS"
+: > "$res"
+
+selection="-c $collection"
+if [ -n "${TESTS-}" ]; then
+	selection=
+	for test in $TESTS; do
+		selection+=" -t $collection:$test"
+	done
+fi
+cat > "$out/test.sh" <<END
+#!/bin/sh
+cd /kselftest && exec ./run_kselftest.sh $selection
+END
+chmod 755 "$out/test.sh"
+
+files=("$out/test.sh:/test.sh" "$BUILD/kselftest/install:/kselftest"
+       "$BUILD/kmod-$kernel/allreduce.ko:/modules/allreduce.ko")
+for file in "$BUILD"/tools/ar*; do
+	[ -f "$file" ] && [ -x "$file" ] && files+=("$file:/usr/bin/${file##*/}")
+done
+for file in "$BUILD"/lib/liballreduce-uring.so.*; do
+	[ -e "$file" ] && files+=("$file:/usr/lib/${file##*/}")
+done
+"$QEMU_DIR/payload.sh" "$out/payload.cpio" "${files[@]}" || {
+	result "$res" fail "$run/@payload" "cannot pack the tests"
+	exit 1
+}
+
+# The verdict is judge.sh's, which also reads how each guest ended.
+if [ $collection = cluster ]; then
+	"$QEMU_DIR/cluster.sh" -n "$n" -p "$out/payload.cpio" -m "${MEMORY:-768}" \
+		-s "${CPUS:-1}" -t "${LIMIT:-1200}" -a "${APPEND-}" "$kernel" "$out"
+	for ((i = 0; i < n; i++)); do
+		mkdir -p "$out/$i"
+		"$QEMU_DIR/judge.sh" "$out/$i" "$run/guest$i" || failed=y
+		cat "$out/$i/result.tsv" >> "$res"
+	done
+else
+	"$QEMU_DIR/guest.sh" -p "$out/payload.cpio" -m "${MEMORY:-2048}" -s "${CPUS:-2}" \
+		-c "${CPU:-max}" -t "${LIMIT:-1800}" -a "${APPEND-}" "$kernel" "$out"
+	"$QEMU_DIR/judge.sh" "$out" "$run" || failed=y
+	cat "$out/result.tsv" >> "$res"
+fi
+[ -z "${failed-}" ] || {
+	echo "logs: $out"
+	exit 1
+}
