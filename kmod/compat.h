@@ -18,7 +18,9 @@
 /* Our sends run in kernel threads and in reclaim, not on behalf of a task. */
 static inline void compat_sk_no_task_frag(struct sock *sk)
 {
+#ifdef HAVE_SK_USE_TASK_FRAG
 	sk->sk_use_task_frag = false;
+#endif
 }
 
 /* Device memory has no kernel address. */

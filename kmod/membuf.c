@@ -79,15 +79,16 @@ static int ar_membuf_charge(struct ar_membuf *mb, unsigned long pages)
 		atomic_long_sub(pages, &user->locked_vm);
 		return -ENOMEM;
 	}
-	mb->user = get_uid(user);
+	/* The credentials hold the user: not every kernel exports free_uid(). */
+	mb->cred = get_current_cred();
 	mb->charged = pages;
 	return 0;
 }
 
 static void ar_membuf_uncharge(struct ar_membuf *mb)
 {
-	atomic_long_sub(mb->charged, &mb->user->locked_vm);
-	free_uid(mb->user);
+	atomic_long_sub(mb->charged, &mb->cred->user->locked_vm);
+	put_cred(mb->cred);
 }
 
 static void ar_membuf_unpin(struct ar_membuf *mb)
@@ -211,7 +212,7 @@ int ar_membuf_import(struct ar_membuf *mb, const struct iov_iter *iter)
 /* Unpin, uncharge, free. May sleep. */
 void ar_membuf_release(struct ar_membuf *mb)
 {
-	if (mb->user) {
+	if (mb->cred) {
 		ar_membuf_unpin(mb);
 		ar_membuf_uncharge(mb);
 	}

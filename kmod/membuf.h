@@ -8,8 +8,8 @@
 
 #include <linux/types.h>
 
+struct cred;
 struct iov_iter;
-struct user_struct;
 
 /**
  * struct ar_run - contiguous bytes
@@ -27,18 +27,18 @@ struct ar_run {
  * @nr_runs: runs, in order; @runs has one more, which starts at @len
  * @max_runs: entries of @runs
  * @runs: the runs
- * @user: whose locked memory the pages are charged to; NULL if they are not
+ * @cred: whose locked memory the pages are charged to; NULL if they are not
  *	pinned by this buffer (io_uring's registered buffers, which live as
  *	long as the command does)
  * @writable: pinned for writing
- * @charged: pages charged to @user
+ * @charged: pages charged to @cred
  */
 struct ar_membuf {
 	u64 len;
 	u32 nr_runs;
 	u32 max_runs;
 	struct ar_run *runs;
-	struct user_struct *user;
+	const struct cred *cred;
 	bool writable;
 	unsigned long charged;
 };
