@@ -46,18 +46,21 @@ module-6.1 module-6.12 module-arm64: module-%: kernel-%
 module:
 	@$(QEMU)/build-module.sh local
 
-lib: setup
+# Without setup, as install: a node that only runs jobs needs no QEMU.
+lib:
 	$(MAKE) -C lib BUILD=$(BUILD)
 
 tools: lib
 	$(MAKE) -C tools BUILD=$(BUILD)
 
-unit: lib
+unit: setup
+	$(MAKE) -C lib BUILD=$(BUILD)
 	$(MAKE) -C selftests/unit BUILD=$(BUILD)
 	$(MAKE) -C selftests/lib BUILD=$(BUILD)
 
 # lib.mk runs at MAKELEVEL 0 in its own world: hand it what it needs
-kselftest: lib kernel-source
+kselftest: kernel-source
+	$(MAKE) -C lib BUILD=$(BUILD)
 	@set -e; for pair in $(COLLECTIONS); do \
 		dir=selftests/$${pair%%:*}; name=$${pair#*:}; \
 		mkdir -p $(BUILD)/kselftest/$$name $(BUILD)/kselftest/install; \
@@ -75,8 +78,10 @@ kselftest: lib kernel-source
 #: Testing (each ends with the line "N passed, N failed"):
 #:   make check          everything, on both kernels
 #:   make check-unit     on this machine, without a kernel
+#:   make check-valgrind the same under valgrind; no part of make check
 #:   make check-kselftest  rings in one guest; KERNELS=6.1 for one kernel,
 #:                       TESTS="module.sh" for some of the tests
+#:   make check-sizes    arbench from 4 B to 64 MiB on four members
 #:   make check-cluster  rings between three guests; KERNELS= and TESTS= too
 #:   make check-harness  do the tests notice when something is wrong?
 #:   make demo           a real sum by four members in a guest (KERNEL=6.12)
@@ -85,20 +90,30 @@ check:
 	@$(QEMU)/check.sh
 
 check-unit: unit
-	@$(QEMU)/unit.sh unit lib; $(QEMU)/total.sh unit lib
+	@$(QEMU)/unit.sh unit lib unit-neon; $(QEMU)/total.sh unit lib unit-neon
 
-check-kselftest: tools kselftest $(KERNELS:%=module-%)
+check-valgrind: unit
+	@$(QEMU)/unit.sh unit-valgrind lib-valgrind; \
+	$(QEMU)/total.sh unit-valgrind lib-valgrind
+
+check-kselftest: kselftest tools $(KERNELS:%=module-%)
 	@for k in $(KERNELS); do $(QEMU)/kselftest.sh $$k; done; \
 	$(QEMU)/total.sh $(KERNELS:%=kselftest-%)
 
-check-cluster: tools kselftest $(KERNELS:%=module-%)
+check-sizes: kselftest tools $(KERNELS:%=module-%)
+	@for k in $(KERNELS); do TESTS=bench.sh MEMORY=3072 APPEND=aru.sizes \
+		$(QEMU)/kselftest.sh $$k; done; \
+	$(QEMU)/total.sh $(KERNELS:%=kselftest-%)
+
+check-cluster: kselftest tools $(KERNELS:%=module-%)
 	@for k in $(KERNELS); do $(QEMU)/kselftest.sh -c $$k; done; \
 	$(QEMU)/total.sh $(KERNELS:%=cluster-%)
 
 check-harness: kernel-6.1 kernel-source
 	@selftests/harness/run.sh; $(QEMU)/total.sh harness
 
-demo: tools module-$(KERNEL)
+demo: setup
+	$(MAKE) tools module-$(KERNEL)
 	$(MAKE) -C selftests/demo BUILD=$(BUILD)
 	@$(QEMU)/demo.sh $(KERNEL)
 
@@ -125,15 +140,21 @@ install-lib:
 install-tools: install-lib
 	$(MAKE) -C tools BUILD=$(BUILD) install
 
+# Debian's headers have no System.map, without which modules_install does not
+# call depmod, and no key to sign with.
+install-module: KERNEL_DIR = $(or $(KDIR),/lib/modules/$(shell uname -r)/build)
 install-module: module
-	$(MAKE) -C $(or $(KDIR),/lib/modules/$(shell uname -r)/build) M=$(BUILD)/kmod \
-		INSTALL_MOD_DIR=updates/allreduce \
+	$(MAKE) -C $(KERNEL_DIR) M=$(BUILD)/kmod INSTALL_MOD_DIR=updates/allreduce \
+		$(if $(wildcard $(KERNEL_DIR)/certs/signing_key.*),,CONFIG_MODULE_SIG_ALL=) \
 		$(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR)) modules_install
+	[ -n "$(DESTDIR)" ] || { PATH=$$PATH:/sbin; \
+		release=$$(modinfo -F vermagic $(BUILD)/kmod/allreduce.ko); \
+		depmod "$${release%% *}"; }
 
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all help setup kernels-update lib tools unit kselftest module module-6.1 \
-	module-6.12 module-arm64 check check-unit check-kselftest check-cluster \
-	check-harness demo checkpatch sparse shellcheck install install-lib \
+.PHONY: check-sizes all help setup kernels-update lib tools unit kselftest module module-6.1 \
+	module-6.12 module-arm64 check check-unit check-valgrind check-kselftest \
+	check-cluster check-harness demo checkpatch sparse shellcheck install install-lib \
 	install-tools install-module clean

@@ -378,9 +378,11 @@ struct aru_call_opts {
  *
  * Return: 0, or
  *   -EINVAL		an argument is out of range (found before submission), or
- *			the members' calls differ (which breaks the ring)
+ *			the members' calls differ, which breaks the ring: on the
+ *			member that finds out, the others get -ECONNRESET
  *   -EFAULT		a buffer is not mapped, or dst is not writable
- *   -ENOMEM		no memory, or RLIMIT_MEMLOCK is too small to pin the buffers
+ *   -ENOMEM		no memory, or RLIMIT_MEMLOCK, against which all counts that
+ *			the user has pinned, does not allow pinning the buffers
  *   -ENOTCONN		the ring is not up
  *   -EPIPE		the ring was broken before: see aru_ring_error()
  *   -ETIMEDOUT		no progress for timeout_ms
@@ -458,7 +460,9 @@ int aru_cancel(struct aru_request *req);
  * @n: how many, 1 to 16384
  *
  * Pins the areas until aru_unregister_buffers() or aru_close(); they count
- * against RLIMIT_MEMLOCK. A later call uses them by itself if its src and dst
+ * against RLIMIT_MEMLOCK, together with all else that the user has pinned. An
+ * area must stay mapped as it is: what is mapped in its place later is not what
+ * is registered. A later call uses them by itself if its src and dst
  * lie in one of them; if they lie in two different ones, dst's is used and src
  * is pinned for the job. So it pays to cut src and dst from one area.
  *
@@ -622,8 +626,11 @@ struct aru_ring_config {
  *
  * Needs CAP_NET_ADMIN in the network namespace.
  *
- * Return: 0; -EEXIST if there is one of that name; -EPERM; -EINVAL if the list
- * of members can't make a ring or the kernel refuses a value; or another error.
+ * Return: 0; -EEXIST if there is one of that name, or of that id and rank;
+ * -EADDRNOTAVAIL or -EADDRINUSE if this member's own address can't be listened
+ * on; -ENOSPC if the network namespace has as many rings as it can hold; -EPERM;
+ * -EINVAL if the list of members can't make a ring or the kernel refuses a value;
+ * or another error.
  */
 int aru_ring_add(struct aru_nl *nl, const struct aru_ring_config *config);
 
@@ -663,7 +670,8 @@ struct aru_ring_up_opts {
  *
  * Return: 0: the ring is up (with nowait: it is connecting); -ETIMEDOUT: it
  * could not be connected in time, and is down again; the error that broke it
- * meanwhile; -ENODEV: there is no such ring, or it was deleted meanwhile;
+ * meanwhile; -EALREADY: it is up or connecting already; -EPIPE: it is broken;
+ * -ENODEV: there is no such ring, or it was deleted meanwhile;
  * -EPERM; or another error.
  */
 int aru_ring_up(struct aru_nl *nl, const char *name,

@@ -321,7 +321,7 @@ static int ar_link_send_hello(struct ar_link *link)
 	return ar_socket_write(link->sock, &hello, sizeof(hello));
 }
 
-#define AR_X_REFUSAL_TEXT(NAME, value, text)	[value] = text,
+#define AR_X_REFUSAL_TEXT(NAME, value, text)	[(value)] = text,
 static const char * const ar_refusal_text[] = {
 	AR_FOR_EACH_REFUSAL(AR_X_REFUSAL_TEXT)
 };
@@ -872,7 +872,8 @@ static int ar_listener_open(struct ar_listener *listener,
 	ret = kernel_bind(listener->sock, &listener->addr.sa,
 			  ar_addr_len(&listener->addr));
 	if (ret) {
-		NL_SET_ERR_MSG(extack, "can't bind to this rank's own address and port: is the address configured on this host and the port free?");
+		NL_SET_ERR_MSG(extack,
+			       "can't bind to this rank's own address and port; is it this host's, and the port free?");
 		goto err;
 	}
 	write_lock_bh(&sk->sk_callback_lock);

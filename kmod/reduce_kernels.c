@@ -133,8 +133,10 @@ AR_INTEGER(i64, u64)
 					    const void *recv, \
 					    const void *local, size_t n) \
 	{ \
-		ar_##type *r = (void *)recv, *l = (void *)local; \
-		ar_##type *d = dst, *d2 = dst2; \
+		ar_##type *r = (void *)recv; \
+		ar_##type *l = (void *)local; \
+		ar_##type *d = dst; \
+		ar_##type *d2 = dst2; \
 		\
 		if (d2) \
 			AR_LOOP(type, op, true); \

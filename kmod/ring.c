@@ -441,7 +441,8 @@ static int ar_ring_check_unique(struct ar_net *an, const struct ar_ring_config *
 		}
 	}
 	if (rings >= AR_RINGS_MAX) {
-		NL_SET_ERR_MSG(extack, "a network namespace holds " __stringify(AR_RINGS_MAX) " rings at most");
+		NL_SET_ERR_MSG(extack, "a network namespace holds "
+			       __stringify(AR_RINGS_MAX) " rings at most");
 		return -ENOSPC;
 	}
 	return 0;

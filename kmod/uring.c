@@ -110,6 +110,7 @@ static int ar_file_attach(struct ar_file *file, const struct allreduce_attach *a
 		if (ret)
 			goto err_unclaim;
 	}
+	/* Pairs with the acquire in ar_file_ring(). */
 	smp_store_release(&file->ring, ring);
 	return 0;
 

@@ -129,6 +129,7 @@ static const struct {
 	{ ENOENT, "the kernel has no allreduce interface: is the module loaded?" },
 	{ ENOMEM, "no memory, or RLIMIT_MEMLOCK (ulimit -l) is too small to pin the buffers" },
 	{ ENOSYS, "io_uring is not available: the kernel lacks it, or a seccomp filter or the sysctl kernel.io_uring_disabled denies it" },
+	{ ENOSPC, "no room: a network namespace holds no more rings" },
 	{ ENOTCONN, "the ring is not up" },
 	{ ENOTRECOVERABLE, "the context's io_uring fails: who owns the buffers is unknown until aru_close()" },
 	{ ENXIO, "not attached to a ring, or nothing registered" },

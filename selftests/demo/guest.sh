@@ -28,8 +28,8 @@ cleanup() {
 	local r
 
 	for r in $(seq 0 $last); do
-		arctl -N m$r ring del $ring 2>/dev/null || :
-		ip netns del m$r 2>/dev/null || :
+		arctl -N "m$r" ring del $ring 2>/dev/null || :
+		ip netns del "m$r" 2>/dev/null || :
 	done
 	ip netns del sw 2>/dev/null || :
 }
@@ -41,12 +41,12 @@ network() {
 	ip -n sw link add br0 type bridge
 	ip -n sw link set br0 up
 	for r in $(seq 0 $last); do
-		ip netns add m$r
-		ip -n sw link add v$r type veth peer name eth0 netns m$r
-		ip -n sw link set v$r master br0 up
-		ip -n m$r addr add 10.77.0.$((r + 1))/24 dev eth0
-		ip -n m$r link set lo up
-		ip -n m$r link set eth0 up
+		ip netns add "m$r"
+		ip -n sw link add "v$r" type veth peer name eth0 netns "m$r"
+		ip -n sw link set "v$r" master br0 up
+		ip -n "m$r" addr add 10.77.0.$((r + 1))/24 dev eth0
+		ip -n "m$r" link set lo up
+		ip -n "m$r" link set eth0 up
 	done
 }
 
@@ -66,19 +66,19 @@ each() {
 }
 
 tx_bytes() {
-	ip netns exec m$1 cat /sys/class/net/eth0/statistics/tx_bytes
+	ip netns exec "m$1" cat /sys/class/net/eth0/statistics/tx_bytes
 }
 
 trap cleanup EXIT
 mkdir -p "$data/out"
-echo $lanes > "$data/out/lanes"
+echo "$lanes" > "$data/out/lanes"
 
 say "network: $members members on a bridge"
 network
 
 say "ring: arctl ring add $ring rank R members $list lanes $lanes"
 for r in $(seq 0 $last); do
-	arctl -N m$r ring add $ring rank $r members "$list" lanes $lanes
+	arctl -N "m$r" ring add $ring rank "$r" members "$list" lanes "$lanes"
 done
 each arctl -N 'm{R}' ring up $ring wait 60
 arctl -N m0 ring show $ring

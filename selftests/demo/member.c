@@ -132,9 +132,9 @@ static void tell_counters(const char *ring_name, unsigned int rank, size_t bytes
 			if (aru_stat_name(i))
 				printf("rank %u: %-20s %llu\n", rank, aru_stat_name(i),
 				       (unsigned long long)ring->stats[i]);
-		printf("rank %u: sent / bound        %.4f (bound %.0f = 2 (%u - 1) / %u of the vector)\n",
-		       rank, bound ? ring->stats[ALLREDUCE_STAT_BYTES_SENT] / bound : 1,
-		       bound, size, size);
+		printf("rank %u: sent / bound        %.4f ",
+		       rank, bound ? ring->stats[ALLREDUCE_STAT_BYTES_SENT] / bound : 1);
+		printf("(bound %.0f = 2 (%u - 1) / %u of the vector)\n", bound, size, size);
 		aru_ring_free(ring);
 	}
 	aru_nl_close(nl);

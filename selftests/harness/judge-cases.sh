@@ -77,6 +77,8 @@ mapfile -t reports <<'END'
 WARNING: CPU: 0 PID: 1 at kernel/fork.c:1 f+0x1/0x2
 BUG: kernel NULL pointer dereference, address: 0000000000000000
 kernel BUG at kmod/lane.c:10!
+BUG kmalloc-64 (Tainted: G           OE     ): Poison overwritten
+BUG ar_job (Not tainted): Objects remaining in ar_job on __kmem_cache_shutdown()
 Oops: 0002 [#1] PREEMPT SMP
 general protection fault, probably for non-canonical address
 RIP: 0010:lane_work+0x10/0x20 [allreduce]
@@ -93,6 +95,7 @@ BUG: sleeping function called from invalid context at mm/slab.h:1
 watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [sh:1]
 INFO: task kworker/0:1:12 blocked for more than 45 seconds.
 refcount_t: underflow; use-after-free.
+ref_tracker: net notrefcnt@ffff8880 has 1/1 users at
 list_del corruption. prev->next should be ffff8880
 BUG: Bad page state in process sh  pfn:01234
 sh: page allocation failure: order:4, mode:0x40cc0
@@ -102,7 +105,7 @@ unregister_netdevice: waiting for lo to become free. Usage count = 2
 END
 
 echo "TAP version 13"
-echo "1..$((${#reports[@]} + 33))"
+echo "1..$((${#reports[@]} + 34))"
 good_run
 
 expect "a good run" pass '^pass.t/module.sh/unload'
@@ -133,6 +136,11 @@ edit 's/^@@end 0/@@end 3/'
 expect "exit status of the test script" fail '@report.*status 3'
 edit 's/^@@pass unload/@@fail unload: allreduce cannot be unloaded, references: 1/'
 expect "module stays" fail '@unload.*references: 1'
+mkdir -p "$dir/bin"
+printf '#!/bin/sh\ncase "$*" in *tap.awk*) exit 2 ;; esac\nexec %s "$@"\n' \
+	"$(command -v awk)" > "$dir/bin/awk"
+chmod 755 "$dir/bin/awk"
+PATH=$dir/bin:$PATH expect "no reader of results" fail '@report.*could not be read'
 edit 's/^@@pass counters/@@fail counters: sockstat.TCP inuse was 0, is 2/'
 expect "counter differs" fail '@counters.*inuse was 0, is 2'
 

@@ -213,6 +213,11 @@ run_cluster()
 	fi
 }
 
+for name in "${!test[@]}"; do
+	[[ " ${order//[$'\n\t']/ } " == *" $name "* ]] ||
+		give_up order "case $name is not in the order"
+done
+
 wanted() { [ "$only" = "  " ] || [[ $only == *" $1 "* ]]; }
 
 if wanted judge; then

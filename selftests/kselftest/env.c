@@ -14,7 +14,8 @@
 
 #include "env.h"
 
-#define SAY(fmt, ...)	fprintf(stdout, "# " fmt "\n", ##__VA_ARGS__)
+/* Not stdout: what a child of the harness has buffered there is lost. */
+#define SAY(fmt, ...)	fprintf(stderr, "# " fmt "\n", ##__VA_ARGS__)
 
 /* Where the process started; commands run there, whatever the thread's place. */
 static int home = -1;
@@ -61,8 +62,10 @@ static int env_make_member(unsigned int rank)
 	       env_shell("ip link add v%u type veth peer name eth0 netns n%u",
 			 rank, rank) ||
 	       env_shell("ip link set v%u master arbr up", rank) ||
-	       env_shell("printf 'link set lo up\\nlink set eth0 up\\naddr add 10.88.0.%u/24 dev eth0\\naddr add fd88::%u/64 dev eth0 nodad\\n' | ip -n n%u -batch -",
-			 rank + 1, rank + 1, rank);
+	       env_shell("ip -n n%u link set lo up && ip -n n%u link set eth0 up",
+			 rank, rank) ||
+	       env_shell("ip -n n%u addr add 10.88.0.%u/24 dev eth0", rank, rank + 1) ||
+	       env_shell("ip -n n%u addr add fd88::%u/64 dev eth0 nodad", rank, rank + 1);
 }
 
 int env_namespaces(void)
@@ -73,7 +76,8 @@ int env_namespaces(void)
 	snprintf(last, sizeof(last), "/run/netns/n%u", ENV_MEMBERS_MAX - 1);
 	if (!access(last, F_OK))
 		return 0;
-	if (env_shell("ip link add arbr type bridge forward_delay 0 mcast_snooping 0 && ip link set arbr up"))
+	if (env_shell("ip link add arbr type bridge forward_delay 0 mcast_snooping 0") ||
+	    env_shell("ip link set arbr up"))
 		return -1;
 	for (i = 0; i < ENV_MEMBERS_MAX; i++)
 		if (env_make_member(i))
@@ -318,21 +322,43 @@ bool env_wait_state(struct env *env, unsigned int rank, unsigned int state,
 	return true;
 }
 
-long long env_number(unsigned int rank, const char *shell)
+/* The number that follows @skip others behind @key in a file of /proc/net. */
+static long long proc_net(const char *file, const char *key, int skip)
 {
+	char path[64], line[1024], *p;
 	long long value = -1;
-	char command[512];
 	FILE *f;
 
-	snprintf(command, sizeof(command), "ip netns exec n%u sh -c \"%s\"", rank,
-		 shell);
-	f = popen(command, "r");
+	snprintf(path, sizeof(path), "/proc/thread-self/net/%s", file);
+	f = fopen(path, "r");
 	if (!f)
 		return -1;
-	if (fscanf(f, "%lld", &value) != 1)
-		value = -1;
-	pclose(f);
+	while (fgets(line, sizeof(line), f)) {
+		p = strstr(line, key);
+		/* snmp has a line of names, then one of numbers */
+		if (!p || !strpbrk(p + strlen(key), "0123456789"))
+			continue;
+		p += strlen(key);
+		do {
+			value = strtoll(p, &p, 10);
+		} while (skip--);
+		break;
+	}
+	fclose(f);
 	return value;
+}
+
+int env_traffic(unsigned int rank, struct env_traffic *traffic)
+{
+	if (env_enter(rank))
+		return -1;
+	traffic->tx_bytes = proc_net("dev", "eth0:", 8);
+	traffic->tx_packets = proc_net("dev", "eth0:", 9);
+	traffic->sent_again = proc_net("snmp", "Tcp:", 11);
+	if (setns(home, CLONE_NEWNET))
+		abort();
+	return traffic->tx_bytes < 0 || traffic->tx_packets < 0 ||
+	       traffic->sent_again < 0 ? -1 : 0;
 }
 
 uint64_t env_now_ms(void)

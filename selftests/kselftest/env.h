@@ -87,8 +87,15 @@ unsigned int env_state(struct env *env, unsigned int rank);
 bool env_wait_state(struct env *env, unsigned int rank, unsigned int state,
 		    unsigned int ms);
 
-/* The number that a shell command prints in a member's namespace; -1 if none. */
-long long env_number(unsigned int rank, const char *shell);
+/* What a member's interface has sent, and its TCP again, in segments. */
+struct env_traffic {
+	long long tx_bytes;
+	long long tx_packets;
+	long long sent_again;
+};
+
+/* 0, or -1 if the numbers can't be had. */
+int env_traffic(unsigned int rank, struct env_traffic *traffic);
 
 /* Milliseconds on the monotonic clock. */
 uint64_t env_now_ms(void);

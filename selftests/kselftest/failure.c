@@ -29,7 +29,7 @@ FIXTURE(failure)
 	uint64_t start;
 };
 
-static long long vmstat(const char *name)
+static long long vmstat_value(const char *name)
 {
 	char key[64];
 	long long value, found = -1;
@@ -48,7 +48,8 @@ static bool nothing_pinned(void)
 {
 	uint64_t end = env_now_ms() + SLACK_MS;
 
-	while (vmstat("nr_foll_pin_acquired") != vmstat("nr_foll_pin_released")) {
+	while (vmstat_value("nr_foll_pin_acquired") !=
+	       vmstat_value("nr_foll_pin_released")) {
 		if (env_now_ms() > end)
 			return false;
 		usleep(10000);
@@ -133,7 +134,7 @@ static bool all_failed(const struct jobs *jobs, unsigned int ranks, uint64_t sta
 		if (job->result < 0 && job->second == -EPIPE &&
 		    took <= bound_ms + SLACK_MS)
 			continue;
-		printf("# rank %d: result %d after %llu ms, then %d\n", i,
+		fprintf(stderr, "# rank %d: result %d after %llu ms, then %d\n", i,
 		       job->result, (unsigned long long)took, job->second);
 		ok = false;
 	}

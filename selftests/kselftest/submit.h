@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Commands to /dev/allreduce without the library's context, and what must be
- * the same before and after them: locked memory, pinned pages, guard bytes.
+ * the same before and after them: pinned pages, guard bytes.
  */
 #ifndef SUBMIT_H
 #define SUBMIT_H
@@ -112,12 +112,6 @@ static inline long long proc_value(const char *path, const char *key)
 			sscanf(line + len + 1, "%lld", &value);
 	fclose(f);
 	return value;
-}
-
-/* kB that this process has locked. */
-static inline long long locked_kb(void)
-{
-	return proc_value("/proc/self/status", "VmLck");
 }
 
 /* Pages of the machine that are pinned now. */

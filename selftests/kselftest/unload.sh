@@ -13,7 +13,7 @@ up()
 	local i
 
 	for i in 0 1; do
-		$RING u$i ring add r rank $i members 10.89.0.1,10.89.0.2 lanes 2 || return 1
+		$RING "u$i" ring add r rank "$i" members 10.89.0.1,10.89.0.2 lanes 2 || return 1
 	done
 	$RING u0 ring up r nowait && $RING u1 ring up r wait 20 &&
 		until_true 20 is_up u0
@@ -32,8 +32,8 @@ ip netns add u0
 ip netns add u1
 ip link add e0 netns u0 type veth peer name e1 netns u1
 for i in 0 1; do
-	ip -n u$i addr add 10.89.0.$((i + 1))/24 dev e$i
-	ip -n u$i link set e$i up
+	ip -n "u$i" addr add 10.89.0.$((i + 1))/24 dev "e$i"
+	ip -n "u$i" link set "e$i" up
 done
 
 check "a ring comes up" up

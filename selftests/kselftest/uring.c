@@ -80,14 +80,14 @@ static int solo_works(struct solo *s)
 	       vector_spoilt(&s->dst) || vector_spoilt(&s->src) ? -EIO : 0;
 }
 
-/* 0 if nothing is held: no locked memory, no pinned page. */
+/* 0 if no page is left pinned. */
 static int solo_holds_nothing(struct solo *s)
 {
 	long long pinned = pinned_pages() - s->pinned;
 
-	if (!locked_kb() && !pinned)
+	if (!pinned)
 		return 0;
-	fprintf(stderr, "# VmLck %lld kB, %lld pages pinned\n", locked_kb(), pinned);
+	fprintf(stderr, "# %lld pages pinned\n", pinned);
 	return -1;
 }
 
@@ -158,7 +158,7 @@ CALL(src_wraps, -EINVAL, call->src = -4096ULL);
 CALL(dst_wraps, -EINVAL, call->dst = -4096ULL);
 CALL(src_in_kernel, -EFAULT, call->src = NOWHERE);
 CALL(dst_in_kernel, -EFAULT, call->dst = NOWHERE);
-CALL(in_place_in_kernel, -EFAULT, call->src = call->dst = NOWHERE);
+CALL(in_place_in_kernel, -EFAULT, call->src = NOWHERE; call->dst = NOWHERE);
 CALL(src_across_the_border, -EFAULT, call->src = 0x7fffffffe000ULL);
 CALL(src_null, -EFAULT, call->src = 0);
 CALL(dst_null, -EFAULT, call->dst = 0);
@@ -167,13 +167,15 @@ CALL(dst_unmapped, -EFAULT, call->dst = (uintptr_t)small + 4096);
 CALL(src_ends_unmapped, -EFAULT, call->src = (uintptr_t)small);
 CALL(dst_ends_unmapped, -EFAULT, call->dst = (uintptr_t)small);
 CALL(dst_read_only, -EFAULT, call->dst = (uintptr_t)read_only);
-CALL(in_place_read_only, -EFAULT, call->src = call->dst = (uintptr_t)read_only);
+CALL(in_place_read_only, -EFAULT, call->src = (uintptr_t)read_only; call->dst = call->src);
 /* More than any machine has: to be refused before tables for it are made. */
 CALL(dst_of_8_TiB, -ENOMEM,
-	call->src = call->dst = 0x100000;
+	call->src = 0x100000;
+	call->dst = 0x100000;
 	call->count = 1ULL << 41);
 CALL(dst_of_512_GiB, -ENOMEM,
-	call->src = call->dst = 0x100000;
+	call->src = 0x100000;
+	call->dst = 0x100000;
 	call->count = 1ULL << 37);
 CALL(fixed_flag_without_sqe_flag, -EINVAL, call->flags = ALLREDUCE_CALL_FIXED_SRC);
 CALL(sqe_flag_without_fixed_flag, -EINVAL,
@@ -298,7 +300,8 @@ FIXTURE_VARIANT(command)
 
 COMMAND(attach_flags, ATTACH, false, -EINVAL, payload->attach.flags = 1);
 COMMAND(attach_reserved, ATTACH, false, -EINVAL, payload->attach.reserved[0] = 1);
-COMMAND(attach_reserved_last, ATTACH, false, -EINVAL, payload->attach.reserved[3] = 1);
+COMMAND(attach_reserved_last, ATTACH, false, -EINVAL,
+	payload->attach.reserved[3] = 1);
 COMMAND(attach_no_nul, ATTACH, false, -EINVAL,
 	memset(payload->attach.ring, 'r', sizeof(payload->attach.ring)));
 COMMAND(attach_no_name, ATTACH, false, -ENODEV, payload->attach.ring[0] = '\0');
@@ -312,7 +315,8 @@ COMMAND(info_unattached, INFO, false, -ENXIO, (void)0);
 COMMAND(cancel_flags, CANCEL, true, -EINVAL, payload->cancel.flags = 2);
 COMMAND(cancel_reserved0, CANCEL, true, -EINVAL, payload->cancel.reserved0 = 1);
 COMMAND(cancel_reserved, CANCEL, true, -EINVAL, payload->cancel.reserved[0] = 1);
-COMMAND(cancel_reserved_last, CANCEL, true, -EINVAL, payload->cancel.reserved[7] = 1);
+COMMAND(cancel_reserved_last, CANCEL, true, -EINVAL,
+	payload->cancel.reserved[7] = 1);
 COMMAND(cancel_nothing, CANCEL, true, -ENOENT, payload->cancel.tag = TAG);
 COMMAND(cancel_all_of_nothing, CANCEL, true, -ENOENT,
 	payload->cancel.flags = ALLREDUCE_CANCEL_ALL);
@@ -520,19 +524,23 @@ static int try_memlock(struct solo *s)
 	/* One vector fits, two do not. */
 	struct rlimit limit = { 120 * 1024, 120 * 1024 };
 	struct io_uring uring;
+	int i;
 
 	if (io_uring_queue_init(4, &uring, IORING_SETUP_SQE128))
 		return 1;
 	if (setrlimit(RLIMIT_MEMLOCK, &limit) || drop_capabilities())
 		return 2;
-	if (unprivileged_submit(&uring, s, COUNT) != -ENOMEM)
-		return 3;
-	if (solo_holds_nothing(s))
-		return 4;
-	if (unprivileged_submit(&uring, s, COUNT / 2))
-		return 5;
-	if (solo_holds_nothing(s))
-		return 6;
+	/* What is charged is given back, or the second round would not fit. */
+	for (i = 0; i < 3; i++) {
+		if (unprivileged_submit(&uring, s, COUNT) != -ENOMEM)
+			return 3;
+		if (solo_holds_nothing(s))
+			return 4;
+		if (unprivileged_submit(&uring, s, COUNT / 2))
+			return 5;
+		if (solo_holds_nothing(s))
+			return 6;
+	}
 	/* The first of the two alone is too much. */
 	limit.rlim_cur = 4096;
 	if (setrlimit(RLIMIT_MEMLOCK, &limit))
@@ -706,7 +714,6 @@ TEST_F(pair, sums)
 	ASSERT_EQ(0, pair_begin(self, 0));
 	EXPECT_TRUE(pair_waits(self));
 	EXPECT_LT(self->pinned, pinned_pages());
-	EXPECT_LT(0, locked_kb());
 	ASSERT_EQ(0, pair_begin(self, 1));
 	EXPECT_EQ(0, pair_end(&self->uring));
 	for (i = 0; i < 2; i++) {
@@ -715,7 +722,6 @@ TEST_F(pair, sums)
 		EXPECT_EQ(0, vector_changed(&self->src[i], i));
 	}
 	EXPECT_EQ(self->pinned, pinned_pages());
-	EXPECT_EQ(0, locked_kb());
 }
 
 static void over_mapping(struct vector *v, int flags, int fd, size_t bytes, uint64_t count)
@@ -756,7 +762,6 @@ TEST_F(pair, file_backed_memory)
 	self->dst[0].data = (int32_t *)(self->dst[0].map + GUARD_BYTES);
 	EXPECT_EQ(0, vector_wrong(&self->dst[0], 2));
 	EXPECT_EQ(self->pinned, pinned_pages());
-	EXPECT_EQ(0, locked_kb());
 	close(fd[0]);
 	close(fd[1]);
 }
@@ -834,7 +839,6 @@ TEST_F(pair, huge_pages)
 	EXPECT_EQ(0, vector_spoilt(&self->dst[0]));
 	EXPECT_EQ(0, vector_wrong(&self->dst[1], 2));
 	EXPECT_EQ(self->pinned, pinned_pages());
-	EXPECT_EQ(0, locked_kb());
 	vector_free(&self->src[0]);
 	vector_free(&self->dst[0]);
 	self->src[0].map = NULL;
@@ -880,9 +884,7 @@ TEST_F(pair, unmapped_in_flight)
 	EXPECT_EQ(0, pair_end(&self->uring));
 	EXPECT_EQ(0, vector_wrong(&self->dst[1], 2));
 	EXPECT_EQ(self->pinned, pinned_pages());
-	EXPECT_EQ(0, locked_kb());
 }
-
 
 /* A child has the descriptors too; its end is not the submitter's. */
 TEST_F(pair, fork_in_flight)
@@ -910,7 +912,6 @@ TEST_F(pair, fork_in_flight)
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, vector_wrong(&self->dst[i], 2));
 	EXPECT_EQ(self->pinned, pinned_pages());
-	EXPECT_EQ(0, locked_kb());
 }
 
 /* A descriptor that is closed does not end a job that has the file. */
@@ -961,7 +962,6 @@ TEST_F(pair, canceled)
 	}
 	EXPECT_EQ(2, jobs);
 	EXPECT_EQ(self->pinned, pinned_pages());
-	EXPECT_EQ(0, locked_kb());
 	EXPECT_EQ(0, vector_spoilt(&self->dst[0]));
 	EXPECT_EQ(0, vector_changed(&self->src[0], 0));
 	pair_prep(&self->uring, self->fd[0], &self->src[0], &self->dst[0]);
@@ -1022,10 +1022,9 @@ TEST_F(pair, io_uring_closed_in_flight)
 	EXPECT_TRUE(env_wait_state(&self->env, 0, ALLREDUCE_RING_BROKEN,
 				   end - env_now_ms()));
 	EXPECT_TRUE(env_wait_state(&self->env, 1, ALLREDUCE_RING_BROKEN, 3000));
-	while ((pinned_pages() != self->pinned || locked_kb()) && env_now_ms() < end)
+	while (pinned_pages() != self->pinned && env_now_ms() < end)
 		usleep(10000);
 	EXPECT_EQ(self->pinned, pinned_pages());
-	EXPECT_EQ(0, locked_kb());
 }
 
 TEST_F(pair, submission_queue_polling)
@@ -1044,7 +1043,6 @@ TEST_F(pair, submission_queue_polling)
 	EXPECT_EQ(0, pair_end(&polled));
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, vector_wrong(&self->dst[i], 2));
-	EXPECT_EQ(0, locked_kb());
 	EXPECT_EQ(self->pinned, pinned_pages());
 	io_uring_queue_exit(&polled);
 }
@@ -1085,8 +1083,7 @@ TEST_F(pair, registered_buffers)
 		EXPECT_EQ(0, vector_wrong(&both[1], 2));
 		EXPECT_EQ(0, vector_spoilt(&both[1]));
 		EXPECT_EQ(0, vector_changed(&both[0], 0));
-		EXPECT_EQ(0, locked_kb());
-	}
+		}
 	/* In place. */
 	pair_prep_fixed(&self->uring, self->fd[0], &both[0], &both[0], 3, 1);
 	pair_prep(&self->uring, self->fd[1], &self->src[1], &self->dst[1]);

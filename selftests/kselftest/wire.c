@@ -526,7 +526,6 @@ TEST_F(peer, is_honest)
 	for (job = 1; job <= 5; job++) {
 		ASSERT_EQ(0, exchange(&self->w, job));
 	}
-	EXPECT_EQ(0, locked_kb());
 	EXPECT_EQ(self->w.pinned, pinned_pages());
 }
 
@@ -596,7 +595,7 @@ static int check_aftermath(struct wire *w)
 		return 5;
 	if (vector_spoilt(&w->src) || vector_changed(&w->src, 0))
 		return 6;
-	if (locked_kb() || pinned_pages() != w->pinned)
+	if (pinned_pages() != w->pinned)
 		return 7;
 	if (wire_submit(w) || submit_reap(&w->uring, PATIENCE_MS, NULL) != -EPIPE)
 		return 8;
@@ -1022,7 +1021,10 @@ TEST_F(hello, is_refused)
 	hello_init(&hello);
 	variant->tell(&hello);
 	EXPECT_EQ(variant->answer, wire_connect(w, variant->from, &hello));
-	EXPECT_TRUE(is_closed(w->out, 3000));
+	/* Who was told why is to close; a stranger is dropped. */
+	if (variant->answer == DROPPED) {
+		EXPECT_TRUE(is_closed(w->out, 3000));
+	}
 	wire_hang_up(&w->out);
 	EXPECT_EQ(ALLREDUCE_RING_CONNECTING, wire_look(w).state);
 	/* It has not spoilt anything for the right one. */
@@ -1036,13 +1038,15 @@ TEST_F(greeting, while_down)
 	struct wire *w = &self->w;
 
 	EXPECT_EQ(AR_REFUSAL_STATE, wire_connect_honestly(w));
-	EXPECT_TRUE(is_closed(w->out, 3000));
 	wire_hang_up(&w->out);
 	ASSERT_EQ(0, wire_join(w));
 	EXPECT_EQ(0, exchange(w, 1));
 }
 
-/* Once up, a second connection of the same lane is refused and changes nothing. */
+/*
+ * Once up, a second connection of the same lane is refused and changes nothing,
+ * also if its owner does not close it as it should.
+ */
 TEST_F(greeting, while_up)
 {
 	struct wire *w = &self->w;
@@ -1051,7 +1055,7 @@ TEST_F(greeting, while_up)
 	ASSERT_EQ(0, wire_join(w));
 	first = w->out;
 	EXPECT_EQ(AR_REFUSAL_STATE, wire_connect_honestly(w));
-	EXPECT_TRUE(is_closed(w->out, 3000));
+	EXPECT_TRUE(is_closed(w->out, PATIENCE_MS));
 	wire_hang_up(&w->out);
 	w->out = first;
 	EXPECT_EQ(0, exchange(w, 1));
@@ -1392,7 +1396,7 @@ static int try_mutation(struct wire *w, uint64_t *random)
 		return 5;
 	if (vector_spoilt(&w->src) || vector_changed(&w->src, 0))
 		return 6;
-	if (locked_kb())
+	if (pinned_pages() != w->pinned)
 		return 7;
 	wire_end(w);
 	return 0;

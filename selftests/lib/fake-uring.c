@@ -52,7 +52,10 @@ int __wrap_io_uring_queue_init_params(unsigned int entries, struct io_uring *uri
 	assert_true(p->flags & IORING_SETUP_CQSIZE);
 	assert_true(cq >= sq);
 	memset(uring, 0, sizeof(*uring));
-	sq_head = sq_tail = cq_head = cq_tail = 0;
+	sq_head = 0;
+	sq_tail = 0;
+	cq_head = 0;
+	cq_tail = 0;
 	uring->flags = p->flags;
 	uring->ring_fd = 1000;
 	uring->sq.khead = &sq_head;

@@ -24,6 +24,8 @@ static const struct {
 	  "[::ffff:10.0.0.1]:18515" },
 };
 
+#define TEN	"0123456789"
+
 /* What is wrong, and a word that the complaint must contain. */
 static const struct {
 	const char *text;
@@ -51,8 +53,7 @@ static const struct {
 	{ "10.0.0.1%lo", "link-local" },
 	{ "fe80::1%nosuchif0", "no interface" },
 	{ "fe80::1%", "no interface" },
-	{ "0123456789012345678901234567890123456789012345678901234567890123456789"
-	  "0123456789", "too long" },
+	{ TEN TEN TEN TEN TEN TEN TEN TEN, "too long" },
 };
 
 static void parses(void **state)
@@ -163,8 +164,8 @@ static void checks_lists(void **state)
 	assert_int_equal(check("10.0.0.1:1,10.0.0.1:2", error, sizeof(error)), 0);
 	assert_int_equal(check("10.0.0.1,10.0.0.2,10.0.0.1", error, sizeof(error)),
 			 -EINVAL);
-	assert_string_equal(error, "members 0 and 2 are both 10.0.0.1:18515: "
-			    "members on one host need different ports");
+	assert_string_equal(error,
+			    "members 0 and 2 are both 10.0.0.1:18515: members on one host need different ports");
 	assert_int_equal(check("10.0.0.1,fd00::1", error, sizeof(error)), -EINVAL);
 	assert_non_null(strstr(error, "address family"));
 	assert_int_equal(check("0.0.0.0", error, sizeof(error)), -EINVAL);

@@ -294,7 +294,7 @@ static void survives_cut_answers(void **state)
 /* ---- refusals ------------------------------------------------------------ */
 
 /*
- * An acknowledgement as the kernel makes it: the error, the request or, capped,
+ * An answer as the kernel makes it: the error, the request or, capped,
  * only its header, then attributes.
  */
 static struct nlmsghdr *refusal(struct nlmsghdr *request, bool capped, const char *text,

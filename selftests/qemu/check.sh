@@ -108,6 +108,7 @@ build kselftest
 build unit
 run unit "$QEMU_DIR/unit.sh" unit
 run lib "$QEMU_DIR/unit.sh" lib
+run unit-neon "$QEMU_DIR/unit.sh" unit-neon
 
 # Two guests at a time keep two cores busy; more would only slow each other
 # down and bring their time limits near.

@@ -77,6 +77,9 @@ judge_tap()
 		result "$res" "$status" "$test" "$reason"
 	done < <(tr -d '\000' < "$out/tap.log" 2> /dev/null |
 		awk -v prefix="$name" -f "$QEMU_DIR/tap.awk")
+	# the reader's last word: without it the log was not read to its end
+	grep -qF "	$name/@report	" "$res" ||
+		result "$res" fail "$name/@report" "the results could not be read"
 }
 
 judge_exit

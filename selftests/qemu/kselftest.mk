@@ -16,4 +16,9 @@ CFLAGS += -isystem $(KSFT) -I$(TOP)/include -I$(TOP)/include/uapi -I$(TOP)/kmod
 LDLIBS += $(BUILD)/lib/liballreduce-uring.a -luring -lnl-genl-3 -lnl-3 -lpthread
 CFLAGS += $(shell pkg-config --cflags libnl-3.0 liburing)
 
+# lib.mk builds again what is older than these
+LOCAL_HDRS := $(wildcard *.h $(TOP)/include/*.h $(TOP)/include/uapi/linux/*.h \
+	$(TOP)/kmod/*.h $(TOP)/lib/*.h $(TOP)/tools/arbench/*.h $(TOP)/selftests/lib/*.h) \
+	$(BUILD)/lib/liballreduce-uring.a
+
 include $(KSFT)/lib.mk

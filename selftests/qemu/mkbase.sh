@@ -37,6 +37,8 @@ fi
 mkdir -p "$BUILD/qemu"
 root=$(mktemp -d "$BUILD/qemu/base-XXXXXX")
 trap 'rm -rf "$root"' EXIT
+# the guest's /, which users other than root must be able to enter
+chmod 755 "$root"
 mkdir -p "$root"/{bin,sbin,etc,dev,proc,sys,tmp,run,root,lib/modules,lib64,usr/bin,usr/sbin,usr/lib,var,modules}
 ln -s ../run "$root/var/run"
 

@@ -12,9 +12,10 @@
 set -u
 
 PACKAGES=(
-	# compilers: the module, the library, the tools; arm64 is only compiled
+	# compilers: the module, the library, the tools; of arm64, only the
+	# reduction loops are run
 	gcc libc6-dev make binutils pkg-config gcc-aarch64-linux-gnu
-	libc6-dev-arm64-cross
+	libc6-dev-arm64-cross qemu-user
 	# libraries of liballreduce-uring, arctl and the unit tests
 	liburing-dev libnl-3-dev libnl-genl-3-dev libjson-c-dev libcmocka-dev
 	# unpacking kernels, making initramfs images

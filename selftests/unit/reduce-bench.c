@@ -31,7 +31,7 @@ static double now(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec * 1e-9;
+	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
 /* Bytes a second of the best round, in GB/s; fn NULL is memcpy. */
@@ -54,7 +54,7 @@ static double measure(ar_reduce_fn fn, const struct buffers *b, size_t bytes,
 				memcpy(b->dst, b->recv, bytes);
 			__asm__ volatile("" ::: "memory");
 		}
-		rate = turns * bytes / (now() - start) * 1e-9;
+		rate = turns * bytes / (now() - start) / 1e9;
 		if (rate > best)
 			best = rate;
 	}

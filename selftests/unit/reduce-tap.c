@@ -11,7 +11,7 @@ static void report(const char *wrong, const char *isa, const char *type,
 		   const char *op, const char *check)
 {
 	tests++;
-	failures += wrong != NULL;
+	failures += !!wrong;
 	printf("%sok %u - %s_%s_%s_%s\n", wrong ? "not " : "", tests, isa, type,
 	       op, check);
 	if (wrong)

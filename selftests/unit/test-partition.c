@@ -626,7 +626,7 @@ static void model_run(struct model *m, u32 size, u64 count, u32 lanes, u64 job,
 		/* Mixed magnitudes, so that another order gives other bits. */
 		for (i = 0; i < count; i++) {
 			m->in[rank][i] = (float)(int32_t)random_u64(rnd) *
-				(1U << random_below(rnd, 20)) * 1e-7f;
+				(1U << random_below(rnd, 20)) / 1e7f;
 			m->out[rank][i] = -1;
 		}
 	}

@@ -25,7 +25,7 @@ static const char usage[] =
 	"  -J FILE    write the results as JSON as well\n"
 	"  -x FILE    write a digest of each checked result, to compare members and runs\n"
 	"  -v         print the table on every rank, not only on rank 0\n"
-	"  -V         print the version\n"
+	"  -h, -V     print this, the version\n"
 	"Exit status: 0 all right, 1 wrong usage, 2 a job failed, 3 wrong results.\n";
 
 #define JOBS_MAX	1000000000ULL

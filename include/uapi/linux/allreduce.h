@@ -97,7 +97,7 @@ enum allreduce_ring_state {
 	X(BYTES_DELIVERED, bytes_delivered, 4, \
 	  "result bytes written to the user's buffer") \
 	X(BYTES_COPIED, bytes_copied, 5, \
-	  "payload bytes copied for any other reason; all bytes sent on a route without scatter-gather") \
+	  "payload bytes copied for any other reason (without scatter-gather: all)") \
 	X(BYTES_SENT, bytes_sent, 6, \
 	  "bytes handed to TCP, headers included") \
 	X(BYTES_RECEIVED, bytes_received, 7, \
@@ -268,7 +268,11 @@ struct allreduce_info_query {
  */
 enum allreduce_cmd {
 	ALLREDUCE_CMD_UNSPEC,
-	/* NAME, RANK, MEMBERS and, optionally, ID, LANES, FRAME_MAX, TIMEOUT_MS */
+	/*
+	 * NAME, RANK, MEMBERS and, optionally, ID, LANES, FRAME_MAX, TIMEOUT_MS.
+	 * -EEXIST: there is a ring of this name, or of this id and rank;
+	 * -ENOSPC: there are 256 rings in the netns.
+	 */
 	ALLREDUCE_CMD_RING_ADD,
 	/* NAME */
 	ALLREDUCE_CMD_RING_DEL,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The library against the module: run as root where the module is loaded. Two
- * members of one ring, both driven from here, on the loopback interface of a
- * network namespace of its own.
+ * The library against the module: two members of one ring, both driven from
+ * here, on the loopback interface of a network namespace of its own. What the
+ * library does without a module is tested in selftests/lib.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -504,5 +504,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bad_buffers, contexts, clean),
 	};
 
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, own_netns, end_netns);
 }
