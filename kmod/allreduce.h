@@ -29,7 +29,7 @@
  *
  * Life of a ring: the namespace's list holds one reference, an attached file
  * another, a listener that is handing over a connection a short one. Deletion
- * (ar_ring_delete) breaks the ring, waits for each lane's work to let go of
+ * (ar_ring_del) breaks the ring, waits for each lane's work to let go of
  * sockets and jobs, and only then drops the list's reference; so a ring whose
  * last reference goes away has neither.
  */
@@ -106,6 +106,7 @@ struct ar_net {
 	struct mutex config_lock;	/* see the top of this file */
 	spinlock_t rings_lock;		/* see the top of this file */
 	struct list_head rings;
+	u32 generation;			/* of @rings, for dumps; rings_lock */
 	struct list_head listeners;
 };
 
@@ -155,6 +156,7 @@ struct ar_link {
 	unsigned long deadline;		/* of CONNECTING and GREETING, jiffies */
 	struct ar_welcome welcome;	/* as far as it has come */
 	u32 welcome_have;
+	bool in_send;			/* TCP is being called */
 };
 
 /* ---- lanes (lane.c) ------------------------------------------------------ */
@@ -321,6 +323,7 @@ int ar_link_receive(struct ar_link *link, size_t budget,
 ssize_t ar_link_send(struct ar_link *link, struct bio_vec *bv, u32 nr,
 		     size_t len, bool more);
 bool ar_link_sends_by_reference(struct ar_link *link);
+void ar_link_shutdown(struct ar_link *link);
 void ar_link_close(struct ar_link *link);
 void ar_link_release_socket(struct socket *sock);
 int ar_addr_len(const union ar_addr *addr);
@@ -336,6 +339,7 @@ int ar_lane_offer(struct ar_lane *lane, struct socket *sock);
 struct ar_job *ar_job_alloc(struct ar_ring *ring, const struct allreduce_call *call,
 			    struct io_uring_cmd *cmd);
 void ar_job_free(struct ar_job *job);
+int ar_job_refusal(const struct ar_ring *ring);
 int ar_job_submit(struct ar_job *job);
 void ar_job_part_done(struct ar_job_lane *jl, int error);
 void ar_job_complete_cmd(struct ar_job *job);

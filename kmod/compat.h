@@ -15,7 +15,7 @@
 #include <linux/uio.h>
 #include <net/sock.h>
 
-/* Our sends run in kernel threads and in reclaim, not on behalf of a task. */
+/* The task's page fragment is for sends of user tasks, not of a work item. */
 static inline void compat_sk_no_task_frag(struct sock *sk)
 {
 #ifdef HAVE_SK_USE_TASK_FRAG
@@ -100,19 +100,6 @@ static inline const void *compat_uring_cmd_payload(const struct io_uring_cmd *cm
 #define compat_uring_cmd_cancels(issue_flags)	false
 #define compat_uring_cmd_mark_cancelable(cmd, issue_flags) do { } while (0)
 #endif
-
-/* ---- generic netlink ------------------------------------------------------ */
-
-#include <net/genetlink.h>
-
-static inline struct nlattr **compat_genl_dump_attrs(struct netlink_callback *cb)
-{
-#ifdef HAVE_GENL_INFO_DUMP
-	return genl_info_dump(cb)->attrs;
-#else
-	return genl_dumpit_info(cb)->attrs;
-#endif
-}
 
 /* ---- SIMD registers in the kernel: x86 ----------------------------------- */
 

@@ -191,9 +191,10 @@ void ar_job_free(struct ar_job *job)
 	kfree(job);
 }
 
-static int ar_job_refusal(const struct ar_ring *ring)
+/* Why the ring takes no jobs now, or 0; certain only under the ring's lock. */
+int ar_job_refusal(const struct ar_ring *ring)
 {
-	switch (ring->state) {
+	switch (READ_ONCE(ring->state)) {
 	case ALLREDUCE_RING_UP:
 		return 0;
 	case ALLREDUCE_RING_BROKEN:

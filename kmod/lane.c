@@ -583,7 +583,7 @@ static ssize_t ar_lane_send(struct ar_lane *lane)
 		if (!ar_link_sends_by_reference(&lane->next))
 			ar_stat_add(&lane->stats, bytes_copied, ret);
 	}
-	if (sent && !q->bytes)
+	if (sent && !q->bytes && wq_has_sleeper(&lane->ring->idle))
 		wake_up_all(&lane->ring->idle);
 	return sent;
 }
@@ -831,6 +831,10 @@ static void ar_lane_stop(struct ar_lane *lane)
 	if (sock)
 		ar_link_release_socket(sock);
 	cancel_delayed_work(&lane->retry);
+	if (READ_ONCE(lane->ring->draining)) {
+		ar_link_shutdown(&lane->next);
+		ar_link_shutdown(&lane->prev);
+	}
 	ar_link_close(&lane->next);
 	ar_link_close(&lane->prev);
 	ar_ring_lane_up(lane, false);

@@ -164,6 +164,10 @@ static void ar_socket_release_drained(struct socket *sock)
 	sk_stream_wait_close(sk, msecs_to_jiffies(AR_LINGER_MS));
 	acknowledged = !((1 << sk->sk_state) &
 			 (TCPF_FIN_WAIT1 | TCPF_CLOSING | TCPF_LAST_ACK));
+	/* A longer wait for the peer's FIN would need one of those timers. */
+	tcp_sk(sk)->linger2 = msecs_to_jiffies(AR_LINGER_MS);
+	if (sk->sk_state == TCP_FIN_WAIT2 && tcp_fin_time(sk) > TCP_TIMEWAIT_LEN)
+		acknowledged = false;
 	release_sock(sk);
 	if (!acknowledged)
 		sock_no_linger(sk);
@@ -212,6 +216,12 @@ static void ar_link_wake(struct sock *sk)
  */
 static bool ar_link_wants_space(struct ar_link *link, struct sock *sk)
 {
+	/*
+	 * TCP that has no memory for even one packet calls back before it says
+	 * so: the lane tries again after a pause, not at once.
+	 */
+	if (READ_ONCE(link->in_send) && !sk->sk_wmem_queued)
+		return false;
 	return sk_stream_is_writeable(sk) ||
 	       (READ_ONCE(link->lane->needs_room) && sk_stream_memory_free(sk));
 }
@@ -247,6 +257,13 @@ void ar_link_init(struct ar_link *link, struct ar_lane *lane)
 	link->lane = lane;
 	link->sock = NULL;
 	link->state = AR_LINK_CLOSED;
+}
+
+/* Begin to close in good order, so that both links of a lane do it at once. */
+void ar_link_shutdown(struct ar_link *link)
+{
+	if (link->sock)
+		kernel_sock_shutdown(link->sock, SHUT_WR);
 }
 
 void ar_link_close(struct ar_link *link)
@@ -632,7 +649,12 @@ int ar_link_receive(struct ar_link *link, size_t budget,
 ssize_t ar_link_send(struct ar_link *link, struct bio_vec *bv, u32 nr, size_t len,
 		     bool more)
 {
-	return ar_link_error(compat_send_pages(link->sock, bv, nr, len, more));
+	ssize_t ret;
+
+	WRITE_ONCE(link->in_send, true);
+	ret = compat_send_pages(link->sock, bv, nr, len, more);
+	WRITE_ONCE(link->in_send, false);
+	return ar_link_error(ret);
 }
 
 /* Without scatter-gather on the route TCP copies what it is given. */
@@ -707,7 +729,8 @@ static enum ar_refusal ar_hello_refusal(const struct ar_hello *hello,
 	u32 prev = ar_ring_prev_rank(ring);
 
 	if (le16_to_cpu(hello->version) != AR_PROTOCOL_VERSION ||
-	    le16_to_cpu(hello->bytes) != sizeof(*hello))
+	    le16_to_cpu(hello->bytes) != sizeof(*hello) || hello->reserved0 ||
+	    memchr_inv(hello->reserved, 0, sizeof(hello->reserved)))
 		return AR_REFUSAL_VERSION;
 	if (!ar_addr_equal(peer, &config->members[prev], false))
 		return AR_REFUSAL_ADDRESS;

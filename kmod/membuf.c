@@ -19,6 +19,7 @@
 
 /* Pages pinned in one call; the array is one page. */
 #define AR_PIN_BATCH	(PAGE_SIZE / sizeof(struct page *))
+#define AR_UNPIN_BATCH	1024UL
 #define AR_RUNS_MIN	8
 
 /*
@@ -101,8 +102,15 @@ static void ar_membuf_unpin(struct ar_membuf *mb)
 		unsigned long pages =
 			DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE);
 
-		unpin_user_page_range_dirty_lock(virt_to_page(addr), pages,
-						 mb->writable);
+		while (pages) {
+			unsigned long n = min(pages, AR_UNPIN_BATCH);
+
+			unpin_user_page_range_dirty_lock(virt_to_page(addr), n,
+							 mb->writable);
+			addr += n << PAGE_SHIFT;
+			pages -= n;
+			cond_resched();
+		}
 	}
 }
 
@@ -162,10 +170,7 @@ int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable)
 	if (addr + len < addr || !access_ok((void __user *)addr, len))
 		return -EFAULT;
 	nr_pages = DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE);
-	/*
-	 * The table of runs is made before the first page is looked at: no call
-	 * may ask for one that only a larger machine could use.
-	 */
+	/* More than there can be: refused before anything is charged or pinned. */
 	if (nr_pages > totalram_pages())
 		return -ENOMEM;
 	mb->writable = writable;

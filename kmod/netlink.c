@@ -174,9 +174,9 @@ static int ar_put_state(struct sk_buff *skb, struct ar_ring *ring)
 	return 0;
 }
 
-/* The one message that tells all about a ring. */
+/* The one message that tells all about a ring; @cb if it is part of a dump. */
 static int ar_put_ring(struct sk_buff *skb, struct ar_ring *ring, u32 portid,
-		       u32 seq, int flags, u8 cmd)
+		       u32 seq, int flags, u8 cmd, struct netlink_callback *cb)
 {
 	struct ar_stats stats;
 	void *hdr;
@@ -185,6 +185,8 @@ static int ar_put_ring(struct sk_buff *skb, struct ar_ring *ring, u32 portid,
 	hdr = genlmsg_put(skb, portid, seq, &ar_genl_family, flags, cmd);
 	if (!hdr)
 		return -EMSGSIZE;
+	if (cb)
+		genl_dump_check_consistent(cb, hdr);
 	ar_stats_sum(ring, &stats);
 	if (ar_put_config(skb, &ring->config) || ar_put_state(skb, ring) ||
 	    ar_stats_put(skb, ALLREDUCE_A_STATS, &stats))
@@ -216,7 +218,7 @@ void ar_netlink_event(struct ar_ring *ring)
 	skb = genlmsg_new(AR_MSG_BYTES, GFP_KERNEL);
 	if (!skb)
 		return;
-	if (ar_put_ring(skb, ring, 0, 0, 0, ALLREDUCE_CMD_RING_EVENT)) {
+	if (ar_put_ring(skb, ring, 0, 0, 0, ALLREDUCE_CMD_RING_EVENT, NULL)) {
 		nlmsg_free(skb);
 		return;
 	}
@@ -471,7 +473,7 @@ static int ar_doit_get(struct sk_buff *skb, struct genl_info *info)
 	if (!msg)
 		goto out;
 	ret = ar_put_ring(msg, ring, info->snd_portid, info->snd_seq, 0,
-			  ALLREDUCE_CMD_RING_GET);
+			  ALLREDUCE_CMD_RING_GET, NULL);
 	if (ret)
 		nlmsg_free(msg);
 	else
@@ -495,12 +497,14 @@ static int ar_dumpit_get(struct sk_buff *skb, struct netlink_callback *cb)
 	long i = 0;
 
 	spin_lock(&an->rings_lock);
+	/* A change between two parts makes the dump inconsistent: it says so. */
+	cb->seq = an->generation;
 	list_for_each_entry(ring, &an->rings, node) {
 		if (i++ < skip)
 			continue;
 		if (ar_put_ring(skb, ring, NETLINK_CB(cb->skb).portid,
 				cb->nlh->nlmsg_seq, NLM_F_MULTI,
-				ALLREDUCE_CMD_RING_GET))
+				ALLREDUCE_CMD_RING_GET, cb))
 			break;
 		cb->args[0] = i;
 	}

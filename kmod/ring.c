@@ -50,6 +50,7 @@ static void ar_ring_set_state(struct ar_ring *ring, enum allreduce_ring_state st
 {
 	WRITE_ONCE(ring->state, state);
 	ar_ring_queue_lanes(ring);
+	wake_up_all(&ring->idle);
 }
 
 /* ---- look-up and references ---------------------------------------------- */
@@ -501,6 +502,7 @@ int ar_ring_add(struct ar_net *an, struct ar_ring_config *config,
 	ring->an = an;
 	spin_lock(&an->rings_lock);
 	list_add_tail(&ring->node, &an->rings);
+	an->generation++;
 	spin_unlock(&an->rings_lock);
 	goto out;
 
@@ -633,6 +635,7 @@ static void ar_ring_unlink(struct ar_net *an, struct ar_ring *ring)
 {
 	spin_lock(&an->rings_lock);
 	list_del(&ring->node);
+	an->generation++;
 	spin_unlock(&an->rings_lock);
 }
 
@@ -679,7 +682,12 @@ void ar_rings_exit(struct ar_net *an)
 	mutex_lock(&an->config_lock);
 	list_for_each_entry_safe(ring, tmp, &an->rings, node) {
 		ar_ring_unlink(an, ring);
-		ar_ring_break(ring, -ECANCELED, "the network namespace is gone");
+		/* When the module goes others still wait for frames, as in deletion. */
+		if (check_net(an->net))
+			ar_ring_break_for_deletion(ring);
+		else
+			ar_ring_break(ring, -ECANCELED,
+				      "the network namespace is gone");
 		ar_ring_destroy(ring);
 	}
 	mutex_unlock(&an->config_lock);

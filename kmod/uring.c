@@ -49,12 +49,17 @@ static struct ar_ring *ar_file_ring(struct ar_file *file)
 
 /* ---- information --------------------------------------------------------- */
 
+/* A caller with a longer struct than ours finds zeros behind what we know. */
 static int ar_put_info(struct ar_ring *ring, u64 addr, u32 size)
 {
+	u8 __user *to = u64_to_user_ptr(addr);
 	struct allreduce_info info;
+	size_t known = min_t(size_t, size, sizeof(info));
 
+	if (size > ALLREDUCE_INFO_SIZE_MAX)
+		return -EINVAL;
 	ar_ring_info(ring, &info);
-	if (copy_to_user(u64_to_user_ptr(addr), &info, min_t(size_t, size, sizeof(info))))
+	if (copy_to_user(to, &info, known) || clear_user(to + known, size - known))
 		return -EFAULT;
 	return 0;
 }
@@ -180,6 +185,10 @@ static int ar_uring_submit(struct ar_file *file, struct io_uring_cmd *cmd,
 		return -ENXIO;
 	if (!ar_call_fixed_flags_ok(cmd, call))
 		return -EINVAL;
+	/* Before anything is pinned; looked at again when the job is queued. */
+	ret = ar_job_refusal(ring);
+	if (ret)
+		return ret;
 	job = ar_job_alloc(ring, call, cmd);
 	if (IS_ERR(job))
 		return PTR_ERR(job);

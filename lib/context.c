@@ -563,7 +563,8 @@ static void choose_buffer(struct aru *aru, struct aru_request *req, uint64_t byt
 
 	if (!bytes)
 		return;
-	for (i = 0; i < aru->n_buffers; i++) {
+	/* Until one holds both. */
+	for (i = 0; i < aru->n_buffers && req->call.flags != ALLREDUCE_CALL_FLAGS; i++) {
 		flags = 0;
 		if (inside(&aru->buffers[i], req->call.src, bytes))
 			flags |= ALLREDUCE_CALL_FIXED_SRC;

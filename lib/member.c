@@ -3,7 +3,6 @@
  * Members in text, and what can be known of a ring without the kernel.
  */
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -20,9 +19,13 @@ bool aru_name_valid(const char *name)
 
 	if (!len || len == ALLREDUCE_NAME_SIZE)
 		return false;
-	for (i = 0; i < len; i++)
-		if (name[i] == '/' || isspace((unsigned char)name[i]))
+	/* As the kernel has it: controls are refused, bytes of UTF-8 are not. */
+	for (i = 0; i < len; i++) {
+		unsigned char c = name[i];
+
+		if (c == '/' || c <= ' ' || c == 0x7f)
 			return false;
+	}
 	return true;
 }
 

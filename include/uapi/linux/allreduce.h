@@ -21,6 +21,7 @@
 #define ALLREDUCE_NAME_SIZE		32
 #define ALLREDUCE_ID_SIZE		16
 #define ALLREDUCE_REASON_SIZE		128
+#define ALLREDUCE_INFO_SIZE_MAX		4096
 
 #define ALLREDUCE_SIZE_MIN		1	/* members of a ring */
 #define ALLREDUCE_SIZE_MAX		64
@@ -117,7 +118,8 @@ enum allreduce_ring_state {
  * @size: number of members
  * @lanes: parallel paths
  * @state: enum allreduce_ring_state
- * @error: 0, or the negative errno that broke the ring
+ * @error: 0, or the negative errno that broke the ring, or that has kept it from
+ *	coming up so far
  * @reserved: 0
  * @jobs_submitted: number of the last job submitted, 0 if none was
  * @reason: NUL-terminated text that says what broke the ring, "" if unbroken
@@ -137,7 +139,8 @@ struct allreduce_info {
  * struct allreduce_attach - SQE payload of ALLREDUCE_URING_ATTACH
  * @ring: NUL-terminated name of a ring in the netns in which the file was opened
  * @info: user address of a struct allreduce_info to fill, or 0
- * @info_size: bytes at @info; a shorter struct is filled as far as it goes
+ * @info_size: bytes at @info, at most ALLREDUCE_INFO_SIZE_MAX; a shorter struct is
+ *	filled as far as it goes, a longer one with zeros behind what is known
  * @flags: must be 0
  * @reserved: must be 0
  *
@@ -237,7 +240,7 @@ struct allreduce_cancel {
 /**
  * struct allreduce_info_query - SQE payload of ALLREDUCE_URING_INFO
  * @info: user address of a struct allreduce_info to fill
- * @info_size: bytes at @info
+ * @info_size: bytes at @info, as for struct allreduce_attach
  * @reserved0: must be 0
  * @reserved: must be 0
  */
@@ -269,7 +272,7 @@ struct allreduce_info_query {
 enum allreduce_cmd {
 	ALLREDUCE_CMD_UNSPEC,
 	/*
-	 * NAME, RANK, MEMBERS and, optionally, ID, LANES, FRAME_MAX, TIMEOUT_MS.
+	 * NAME, ID, RANK, MEMBERS and, optionally, LANES, FRAME_MAX, TIMEOUT_MS.
 	 * -EEXIST: there is a ring of this name, or of this id and rank;
 	 * -ENOSPC: there are 256 rings in the netns.
 	 */
