@@ -56,6 +56,8 @@ int env_shell(const char *fmt, ...)
 	return ret;
 }
 
+#define ENV_IPV6_MTU_MIN	1280
+
 static int env_make_member(unsigned int rank)
 {
 	return env_shell("ip netns add n%u", rank) ||
@@ -100,6 +102,12 @@ int env_mtu(unsigned int mtu)
 	for (i = 0; i < ENV_MEMBERS_MAX; i++)
 		if (env_shell("ip link set v%u mtu %u && ip -n n%u link set eth0 mtu %u",
 			      i, mtu, i, mtu))
+			return -1;
+	if (mtu < ENV_IPV6_MTU_MIN)
+		return 0;
+	/* Below that the kernel had taken IPv6, and its address, from the device. */
+	for (i = 0; i < ENV_MEMBERS_MAX; i++)
+		if (env_shell("ip -n n%u addr replace fd88::%u/64 dev eth0 nodad", i, i + 1))
 			return -1;
 	return 0;
 }

@@ -199,6 +199,9 @@ static void names(void **state)
 	assert_false(aru_name_valid("a/b"));
 	assert_false(aru_name_valid("a b"));
 	assert_false(aru_name_valid("a\n"));
+	assert_false(aru_name_valid("a\x01"));
+	assert_false(aru_name_valid("a\x7f"));
+	assert_true(aru_name_valid("r\xc3\xa9seau"));
 }
 
 static void id_of(const char *name, const char *list, uint8_t *id)
