@@ -59,7 +59,7 @@ sent()
 	local stats=/sys/class/net/eth0/statistics segments
 
 	segments=$(awk '/^Tcp: [0-9]/ { print $13 }' /proc/net/snmp)
-	echo $(($(cat $stats/tx_bytes) - 66 * $(cat $stats/tx_packets) - 1448 * segments))
+	echo $(($(cat "$stats/tx_bytes") - 66 * $(cat "$stats/tx_packets") - 1448 * segments))
 }
 
 # Vectors of 4 MiB: what goes out is 2 (N - 1) / N of it and 1 % at most.

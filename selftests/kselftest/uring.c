@@ -393,6 +393,7 @@ TEST_F(file, attach_tells_about_the_ring)
 	struct solo *s = &self->solo;
 	struct {
 		struct allreduce_info info;
+		char newer[8];
 		char guard[8];
 	} seen, part;
 	struct allreduce_attach attach = { .ring = ENV_RING };
@@ -401,19 +402,24 @@ TEST_F(file, attach_tells_about_the_ring)
 	memset(&seen, GUARD_VALUE, sizeof(seen));
 	memset(&part, GUARD_VALUE, sizeof(part));
 	attach.info = (uintptr_t)&seen;
-	/* Of a newer program: what is not known here is not written. */
-	attach.info_size = sizeof(seen);
+	/* Of a newer program: what is not known here is 0. */
+	attach.info_size = offsetof(typeof(seen), guard);
 	ASSERT_EQ(0, submit_command(&s->uring, s->fd, ATTACH, &attach, sizeof(attach)));
 	EXPECT_EQ(0, seen.info.rank);
 	EXPECT_EQ(1, seen.info.size);
 	EXPECT_EQ(2, seen.info.lanes);
 	EXPECT_EQ(ALLREDUCE_RING_UP, seen.info.state);
+	EXPECT_EQ(0, seen.newer[0]);
+	EXPECT_EQ(0, seen.newer[7]);
 	EXPECT_EQ(GUARD_VALUE, seen.guard[0]);
 	/* Of an older one: as far as it goes. */
 	query.info_size = 8;
 	ASSERT_EQ(0, submit_command(&s->uring, s->fd, INFO, &query, sizeof(query)));
 	EXPECT_EQ(1, part.info.size);
 	EXPECT_EQ(GUARD_VALUE * 0x01010101U, part.info.lanes);
+	query.info_size = ALLREDUCE_INFO_SIZE_MAX + 1;
+	EXPECT_EQ(-EINVAL,
+		  submit_command(&s->uring, s->fd, INFO, &query, sizeof(query)));
 }
 
 TEST_F(file, is_exclusive)
