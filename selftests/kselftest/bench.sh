@@ -5,8 +5,8 @@
 # ten runs are the same, also while packets are captured on the interface, a
 # tap being one more reader of the pages that are sent by reference.
 #
-# With aru.sizes on the kernel's command line (make check-sizes) up to 64 MiB,
-# in steps of 2.
+# With aru.sizes on the kernel's command line (make check-sizes, and one kernel
+# of make check) up to 64 MiB, in steps of 2.
 
 . ./tap.sh
 
