@@ -29,10 +29,8 @@
 #include <linux/bvec.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
-#include <linux/random.h>
 
 #include "allreduce.h"
-#include "compat.h"
 
 /* Payload bytes taken in one go under the socket's lock. */
 #define AR_RX_BATCH		(128 * 1024)

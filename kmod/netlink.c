@@ -9,7 +9,6 @@
 #include <net/sock.h>
 
 #include "allreduce.h"
-#include "compat.h"
 
 /* Room for the largest ring: 64 members, 16 lanes with counters. */
 #define AR_MSG_BYTES	16384

@@ -584,14 +584,10 @@ int ar_ring_up(struct ar_net *an, const char *name, u32 connect_timeout_ms,
 
 /* ---- deletion ------------------------------------------------------------ */
 
-static bool ar_ring_is_idle(struct ar_ring *ring)
+/* Certain only under the ring's lock; without it a hint. */
+static bool ar_ring_is_idle(const struct ar_ring *ring)
 {
-	bool idle;
-
-	spin_lock(&ring->lock);
-	idle = ring->state == ALLREDUCE_RING_UP && !ring->jobs_in_flight;
-	spin_unlock(&ring->lock);
-	return idle;
+	return ar_ring_is_up(ring) && !READ_ONCE(ring->jobs_in_flight);
 }
 
 /*
@@ -608,7 +604,7 @@ static void ar_ring_break_for_deletion(struct ar_ring *ring)
 				   !ar_ring_is_up(ring),
 				   msecs_to_jiffies(AR_DRAIN_MS));
 	spin_lock(&ring->lock);
-	if (ring->state == ALLREDUCE_RING_UP && !ring->jobs_in_flight)
+	if (ar_ring_is_idle(ring))
 		ring->draining = true;
 	first = ar_ring_set_broken(ring, -ECANCELED, reason);
 	spin_unlock(&ring->lock);
