@@ -95,6 +95,7 @@ struct ar_ring_config {
 	u32 size;
 	u32 lanes;
 	u32 frame_max;
+	u32 gather_max;			/* bytes; 0: for empty vectors only */
 	u32 timeout_ms;
 	u32 epoch;
 	union ar_addr *members;		/* @size of them; owned by the ring */
@@ -161,17 +162,20 @@ struct ar_link {
 
 /* ---- lanes (lane.c) ------------------------------------------------------ */
 
+/* Contributions that are scaled before they are added pass through so much. */
+#define AR_SCRATCH_BYTES	4096
+
 struct ar_job_lane;
 
 /* The frame that the parser is inside of. */
 struct ar_rx_frame {
 	struct ar_job_lane *jl;
 	enum ar_action action;
-	struct ar_membuf_iter local;	/* this member's part */
-	struct ar_membuf_iter result;	/* where the final value goes */
-	ar_reduce_fn reduce;
-	u32 element_bytes;
+	struct ar_membuf_iter local;	/* this member's part, if it reduces */
+	struct ar_membuf_iter result;	/* where it goes, if it delivers */
+	u32 chunk;
 	bool sending;			/* its bytes go to next, and not all have */
+	bool owes_token;		/* next gets a token when it has ended */
 };
 
 /* The run of received bytes that the parser is being fed with. */
@@ -204,6 +208,7 @@ struct ar_lane {
 	struct ar_txq txq;
 	struct ar_stats stats;
 	unsigned long progress;		/* jiffies of the last byte moved */
+	u8 scratch[AR_SCRATCH_BYTES] __aligned(64);
 };
 
 /* ---- jobs (job.c) -------------------------------------------------------- */
@@ -212,22 +217,24 @@ struct ar_lane {
  * struct ar_job_lane - the part of a job that one lane carries
  * @node: ar_lane.jobs, then ar_lane.finished
  * @job: the job
- * @stripe: the lane's elements
- * @to_receive: frames still to come from prev
- * @to_forward: frames still to be sent because of one received
- * @inject_offset: bytes of the own chunk that have been injected
- * @to_inject: frames of the own chunk that have not been
- * @next_frame: [phase - 1][chunk]: number of the next frame in the chunk
+ * @index: of the part; its pieces are those of lane @index of the job's plan
+ * @left: frames that are still to come and to go
+ * @inject_offset: bytes of the own piece that have been injected
+ * @next_frame: [phase - 1][chunk]: number of the next frame of the piece
  */
 struct ar_job_lane {
 	struct list_head node;
 	struct ar_job *job;
-	struct ar_range stripe;
-	u64 to_receive;
-	u64 to_forward;
+	u32 index;
+	struct ar_work left;
 	u64 inject_offset;
-	u64 to_inject;
-	u64 *next_frame[2];
+	u64 *next_frame[AR_PHASES];
+};
+
+/* A buffer of a call: in place it is a part of the other one's memory. */
+struct ar_view {
+	struct ar_membuf *mb;
+	u64 offset;
 };
 
 struct ar_job {
@@ -238,10 +245,14 @@ struct ar_job {
 	u64 number;
 	struct allreduce_call call;
 	u32 element_bytes;
-	ar_reduce_fn reduce;
-	struct ar_membuf src;
-	struct ar_membuf dst;
-	bool in_place;			/* @src is unused, @dst serves for both */
+	const struct ar_reduce_kernel *kernel;	/* NULL if nothing is reduced */
+	struct ar_plan plan;
+	struct ar_membuf src_memory;	/* unused in place, unless dst is in it */
+	struct ar_membuf dst_memory;	/* unused if dst is in src */
+	struct ar_view src;
+	struct ar_view dst;
+	bool in_place;
+	struct ar_membuf copies;	/* of all members' vectors: gather path */
 	unsigned long submitted;	/* jiffies */
 	unsigned long timeout;		/* jiffies without progress */
 	atomic_t lanes_left;
@@ -250,11 +261,6 @@ struct ar_job {
 	u32 nr_parts;
 	struct ar_job_lane parts[];	/* one for each lane that is used */
 };
-
-static inline struct ar_membuf *ar_job_src(struct ar_job *job)
-{
-	return job->in_place ? &job->dst : &job->src;
-}
 
 /* main.c APIs: */
 extern struct workqueue_struct *ar_wq;
@@ -335,9 +341,29 @@ void ar_lane_exit(struct ar_lane *lane);
 void ar_lane_queue(struct ar_lane *lane);
 int ar_lane_offer(struct ar_lane *lane, struct socket *sock);
 
+/* payload.c APIs: */
+int ar_payload_receive(struct ar_lane *lane, const u8 *data, u32 len);
+int ar_payload_inject(struct ar_lane *lane, struct ar_job_lane *jl, u32 chunk,
+		      u64 offset, u32 len);
+void ar_payload_sum_copies(struct ar_lane *lane, struct ar_job *job);
+bool ar_payload_run_alone(struct ar_lane *lane, struct ar_job_lane *jl);
+void ar_payload_seek_src(struct ar_membuf_iter *it, struct ar_job *job,
+			 u32 chunk, u64 offset);
+void ar_payload_seek_dst(struct ar_membuf_iter *it, struct ar_job *job,
+			 u32 chunk, u64 offset);
+
+/* call.c APIs: */
+int ar_call_check(const struct ar_ring_config *config,
+		  const struct allreduce_call *call, char *why);
+const struct ar_reduce_kernel *ar_call_kernel(const struct allreduce_call *call);
+u32 ar_call_element_bytes(const struct allreduce_call *call);
+bool ar_call_in_place(const struct allreduce_call *call,
+		      const struct allreduce_buffers *buffers, u32 element_bytes);
+int ar_call_describe(char *text, size_t size, const struct allreduce_call *call);
+
 /* job.c APIs: */
 struct ar_job *ar_job_alloc(struct ar_ring *ring, const struct allreduce_call *call,
-			    struct io_uring_cmd *cmd);
+			    struct io_uring_cmd *cmd, char *why);
 void ar_job_free(struct ar_job *job);
 int ar_job_refusal(const struct ar_ring *ring);
 int ar_job_submit(struct ar_job *job);

@@ -10,7 +10,7 @@
 
 #include "portable.h"
 
-#define AR_PROTOCOL_VERSION	1
+#define AR_PROTOCOL_VERSION	2
 
 /* ---- handshake: one HELLO from the connecting side, one WELCOME back ---- */
 
@@ -34,6 +34,7 @@
  * @lane: the lane that this connection is for
  * @lanes: lanes
  * @frame_max: payload bytes of a frame at most
+ * @gather_max: bytes of the largest vector that takes the gather path
  * @members_digest: ar_digest64() over the member list
  * @reserved: 0
  */
@@ -50,7 +51,7 @@ struct ar_hello {
 	__le32 lane;
 	__le32 lanes;
 	__le32 frame_max;
-	__le32 reserved0;
+	__le32 gather_max;
 	__le64 members_digest;
 	__le64 reserved[4];
 };
@@ -67,7 +68,8 @@ struct ar_hello {
 	X(MEMBERS, 7, "member lists differ") \
 	X(EPOCH, 8, "epochs differ") \
 	X(ADDRESS, 9, "not the address of the previous member") \
-	X(STATE, 10, "the ring is not connecting")
+	X(STATE, 10, "the ring is not connecting") \
+	X(GATHER_MAX, 11, "limits of the gather path differ")
 
 #define AR_X_REFUSAL(NAME, value, text)	AR_REFUSAL_##NAME = value,
 enum ar_refusal {
@@ -113,8 +115,8 @@ static inline u64 ar_digest64(u64 digest, const void *data, size_t len)
  * @codec: 0, payload is plain elements
  * @len: payload bytes that follow
  * @job: number of the job on the ring, from 1
- * @offset: byte offset of the payload in the chunk
- * @count: elements of the job's vector
+ * @offset: byte offset of the payload in the lane's piece of the chunk
+ * @count: of the call, elements
  * @chunk: the chunk
  * @weight: 0, for partial reductions
  * @collective: enum allreduce_collective

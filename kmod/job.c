@@ -10,47 +10,19 @@
  * released before the command is completed.
  */
 #include <linux/jiffies.h>
+#include <linux/kernel.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "allreduce.h"
 #include "compat.h"
 
-static bool ar_call_in_range(const struct allreduce_call *call, u32 timeout_ms)
-{
-	if (call->count > ALLREDUCE_COUNT_MAX || call->root || call->reserved0)
-		return false;
-	if (memchr_inv(call->reserved, 0, sizeof(call->reserved)))
-		return false;
-	if (call->flags & ~ALLREDUCE_CALL_FLAGS)
-		return false;
-	if (call->collective != ALLREDUCE_COLLECTIVE_ALLREDUCE)
-		return false;
-	return timeout_ms >= ALLREDUCE_TIMEOUT_MS_MIN &&
-	       timeout_ms <= ALLREDUCE_TIMEOUT_MS_MAX;
-}
-
-/* Both buffers aligned, inside the address space, and the same or apart. */
-static bool ar_call_buffers_ok(const struct allreduce_call *call, u64 bytes,
-			       u32 element_bytes)
-{
-	if ((call->src | call->dst) % element_bytes)
-		return false;
-	if (call->src + bytes < call->src || call->dst + bytes < call->dst)
-		return false;
-	if (call->src == call->dst || !bytes)
-		return true;
-	return call->src + bytes <= call->dst || call->dst + bytes <= call->src;
-}
-
-static int ar_job_map(struct ar_membuf *mb, struct io_uring_cmd *cmd, u64 addr,
-		      u64 bytes, bool fixed, bool writable)
+static int ar_job_import(struct ar_membuf *mb, struct io_uring_cmd *cmd, u64 addr,
+			 u64 bytes, bool writable)
 {
 	struct iov_iter iter;
 	int ret;
 
-	if (!fixed || !bytes)
-		return ar_membuf_pin(mb, addr, bytes, writable);
 	if (bytes > MAX_RW_COUNT)
 		return -EFAULT;
 	ret = io_uring_cmd_import_fixed(addr, bytes, writable ? READ : WRITE,
@@ -60,18 +32,89 @@ static int ar_job_map(struct ar_membuf *mb, struct io_uring_cmd *cmd, u64 addr,
 	return ar_membuf_import(mb, &iter);
 }
 
-static int ar_job_map_buffers(struct ar_job *job)
+/* @name: what the buffer is called in messages. */
+static int ar_job_map(struct ar_membuf *mb, struct io_uring_cmd *cmd,
+		      const char *name, u64 addr, u64 bytes, bool fixed,
+		      bool writable, char *why)
 {
-	const struct allreduce_call *call = &job->call;
-	u64 bytes = call->count * job->element_bytes;
 	int ret;
 
-	ret = ar_job_map(&job->dst, job->cmd, call->dst, bytes,
-			 call->flags & ALLREDUCE_CALL_FIXED_DST, true);
-	if (ret || job->in_place)
+	if (!bytes)
+		return 0;
+	ret = fixed ? ar_job_import(mb, cmd, addr, bytes, writable) :
+	      ar_membuf_pin(mb, addr, bytes, writable, why);
+	if (ret == -EFAULT)
+		scnprintf(why, ALLREDUCE_REASON_SIZE,
+			  "%s: %llu bytes at 0x%llx are not all %s", name, bytes,
+			  addr, fixed ? "in the registered buffer" :
+			  writable ? "mapped and writable" : "mapped");
+	return ret;
+}
+
+/*
+ * In place only the larger buffer is mapped, for writing. Otherwise dst comes
+ * first: to pin it for writing can give the process pages of its own, which
+ * must not happen to a page that src has pinned already.
+ */
+static int ar_job_map_buffers(struct ar_job *job, char *why)
+{
+	const struct allreduce_call *call = &job->call;
+	const struct ar_ring_config *config = &job->ring->config;
+	struct allreduce_buffers buffers =
+		allreduce_buffers(call->collective, call->count, config->rank,
+				  config->size, call->root);
+	u64 src_bytes = buffers.src * job->element_bytes;
+	u64 dst_bytes = buffers.dst * job->element_bytes;
+	bool dst_fixed = call->flags & ALLREDUCE_CALL_FIXED_DST;
+	bool src_fixed = call->flags & ALLREDUCE_CALL_FIXED_SRC;
+	int ret;
+
+	job->src.mb = &job->src_memory;
+	job->dst.mb = &job->dst_memory;
+	job->in_place = ar_call_in_place(call, &buffers, job->element_bytes);
+	if (job->in_place && src_bytes > dst_bytes) {
+		job->dst.mb = &job->src_memory;
+		job->dst.offset = buffers.dst_in_src * job->element_bytes;
+		return ar_job_map(&job->src_memory, job->cmd, "src", call->src,
+				  src_bytes, src_fixed, true, why);
+	}
+	ret = ar_job_map(&job->dst_memory, job->cmd, "dst", call->dst, dst_bytes,
+			 dst_fixed, true, why);
+	if (ret)
 		return ret;
-	return ar_job_map(&job->src, job->cmd, call->src, bytes,
-			  call->flags & ALLREDUCE_CALL_FIXED_SRC, false);
+	if (job->in_place) {
+		job->src.mb = &job->dst_memory;
+		job->src.offset = buffers.src_in_dst * job->element_bytes;
+		return 0;
+	}
+	return ar_job_map(&job->src_memory, job->cmd, "src", call->src, src_bytes,
+			  src_fixed, false, why);
+}
+
+static int ar_job_alloc_copies(struct ar_job *job)
+{
+	u64 bytes = ar_plan_bytes(&job->plan);
+	void *copies;
+	int ret;
+
+	if (!job->plan.copies || !bytes)
+		return 0;
+	copies = kvmalloc(bytes, GFP_KERNEL_ACCOUNT);
+	if (!copies)
+		return -ENOMEM;
+	ret = ar_membuf_wrap(&job->copies, copies, bytes);
+	if (ret)
+		kvfree(copies);
+	return ret;
+}
+
+static void ar_job_release_buffers(struct ar_job *job)
+{
+	ar_membuf_release(&job->src_memory);
+	ar_membuf_release(&job->dst_memory);
+	if (job->copies.nr_runs)
+		kvfree(job->copies.runs[0].addr);
+	ar_membuf_release(&job->copies);
 }
 
 /* One block for the frame numbers of all lanes: [lane][phase][chunk]. */
@@ -79,56 +122,23 @@ static int ar_job_alloc_parts(struct ar_job *job)
 {
 	u32 size = job->ring->config.size;
 	u64 *frames;
-	u32 i;
+	u32 i, phase;
 
-	frames = kvcalloc(2 * size * job->nr_parts, sizeof(*frames),
+	frames = kvcalloc(AR_PHASES * size * job->nr_parts, sizeof(*frames),
 			  GFP_KERNEL_ACCOUNT);
 	if (!frames)
 		return -ENOMEM;
 	for (i = 0; i < job->nr_parts; i++) {
-		job->parts[i].next_frame[0] = frames + 2 * size * i;
-		job->parts[i].next_frame[1] = frames + 2 * size * i + size;
+		job->parts[i].job = job;
+		job->parts[i].index = i;
+		job->parts[i].left = ar_plan_work(&job->plan,
+						  job->ring->config.rank, i);
+		for (phase = 0; phase < AR_PHASES; phase++) {
+			job->parts[i].next_frame[phase] = frames;
+			frames += size;
+		}
 	}
 	return 0;
-}
-
-/*
- * What a lane has to do for the job, in frames. With F(c) frames in chunk c
- * and T in all chunks, rank r receives the partial sums of all chunks but r
- * and the final values of all but r + 1. It sends on all of the former, and of
- * the latter all but those of r + 2, which end here (partition.h, ar_action).
- */
-static void ar_job_plan_part(struct ar_job *job, u32 lane)
-{
-	const struct ar_ring_config *config = &job->ring->config;
-	u32 size = config->size, own = config->rank;
-	u32 next = ar_next(own, size), after = ar_next(next, size);
-	struct ar_job_lane *jl = &job->parts[lane];
-	u64 total = 0, frames, skip = 0;
-	u32 c;
-
-	jl->job = job;
-	/* If one lane is used, it is the primary one, whatever the job's number. */
-	jl->stripe = ar_stripe(job->call.count, job->element_bytes, lane,
-			       config->lanes, lane);
-	if (size == 1)
-		return;
-	for (c = 0; c < size; c++) {
-		struct ar_range chunk = ar_chunk(jl->stripe, job->element_bytes,
-						 size, c);
-
-		frames = ar_frames(chunk.count * job->element_bytes,
-				   config->frame_max);
-		total += frames;
-		if (c == own)
-			jl->to_inject = frames;
-		if (c == own || c == next)
-			jl->to_receive -= frames;
-		if (c == after)
-			skip = frames;
-	}
-	jl->to_receive += 2 * total;
-	jl->to_forward = jl->to_receive - skip;
 }
 
 /**
@@ -136,45 +146,43 @@ static void ar_job_plan_part(struct ar_job *job, u32 lane)
  * @ring: the ring
  * @call: the caller's words, copied already
  * @cmd: the command to complete
+ * @why: gets the reason if the call is refused; ALLREDUCE_REASON_SIZE bytes,
+ *	untouched if there is nothing to add to the error
  *
  * Runs in the context of the submitting task; may sleep.
  *
  * Return: the job, to be submitted or freed, or an ERR_PTR().
  */
 struct ar_job *ar_job_alloc(struct ar_ring *ring, const struct allreduce_call *call,
-			    struct io_uring_cmd *cmd)
+			    struct io_uring_cmd *cmd, char *why)
 {
-	u32 timeout_ms = call->timeout_ms ?: ring->config.timeout_ms;
-	u32 element_bytes = ar_element_bytes(call->type);
-	ar_reduce_fn reduce = ar_reduce_get(call->type, call->op);
+	const struct ar_ring_config *config = &ring->config;
+	u32 element_bytes = ar_call_element_bytes(call);
+	struct ar_plan plan;
 	struct ar_job *job;
-	u32 nr_parts, i;
 	int ret;
 
-	if (!element_bytes || !reduce || !ar_call_in_range(call, timeout_ms) ||
-	    !ar_call_buffers_ok(call, call->count * element_bytes, element_bytes))
-		return ERR_PTR(-EINVAL);
-	nr_parts = ar_striped(call->count, element_bytes, ring->config.lanes) ?
-		   ring->config.lanes : 1;
-	job = kzalloc(struct_size(job, parts, nr_parts), GFP_KERNEL_ACCOUNT);
+	ret = ar_call_check(config, call, why);
+	if (ret)
+		return ERR_PTR(ret);
+	ar_plan_init(&plan, call->collective, call->count, element_bytes,
+		     call->root, config->size, config->lanes, config->frame_max,
+		     config->gather_max);
+	job = kzalloc(struct_size(job, parts, plan.lanes), GFP_KERNEL_ACCOUNT);
 	if (!job)
 		return ERR_PTR(-ENOMEM);
 	job->ring = ring;
 	job->cmd = cmd;
 	job->submitter = current->files;
 	job->call = *call;
-	job->nr_parts = nr_parts;
-	atomic_set(&job->lanes_left, nr_parts);
-	job->timeout = msecs_to_jiffies(timeout_ms);
+	job->plan = plan;
+	job->kernel = ar_call_kernel(call);
+	job->nr_parts = plan.lanes;
+	atomic_set(&job->lanes_left, job->nr_parts);
+	job->timeout = msecs_to_jiffies(call->timeout_ms ?: config->timeout_ms);
 	job->element_bytes = element_bytes;
-	job->reduce = reduce;
-	job->in_place = call->src == call->dst;
-	ret = ar_job_alloc_parts(job);
-	if (ret)
-		goto err;
-	for (i = 0; i < nr_parts; i++)
-		ar_job_plan_part(job, i);
-	ret = ar_job_map_buffers(job);
+	ret = ar_job_alloc_parts(job) ?: ar_job_alloc_copies(job) ?:
+	      ar_job_map_buffers(job, why);
 	if (ret)
 		goto err;
 	return job;
@@ -185,8 +193,7 @@ err:
 
 void ar_job_free(struct ar_job *job)
 {
-	ar_membuf_release(&job->src);
-	ar_membuf_release(&job->dst);
+	ar_job_release_buffers(job);
 	kvfree(job->parts[0].next_frame[0]);
 	kfree(job);
 }
@@ -260,8 +267,7 @@ static void ar_job_finish(struct ar_job *job)
 		ar_ring_queue_lanes(ring);
 	spin_unlock(&ring->lock);
 
-	ar_membuf_release(&job->src);
-	ar_membuf_release(&job->dst);
+	ar_job_release_buffers(job);
 	job->result = job->status;
 	ar_job_complete_cmd(job);
 	wake_up_all(&ring->idle);

@@ -10,21 +10,14 @@
  *   ring UP            it receives, injects and sends until nothing moves (run)
  *
  * A frame's way, in receive(): parser -> header() checks it against the job
- * and this member's place, waits (-EAGAIN) for a job that is not submitted yet
- * or for room in the queue, and puts the outgoing header into the queue;
- * payload() then does, run by run,
+ * and this member's place, waits (-EAGAIN) for a job that is not submitted yet,
+ * for own frames of an earlier job to be sent, or for room in the queue, and
+ * puts the outgoing header into the queue; payload() then does, run by run, what
+ * the frame is for (payload.c); end() counts and, where the chunk's way ends
+ * here, queues the token for its first rank.
  *
- *   REDUCE          sum of received and local part -> pool page -> queue
- *   REDUCE_FINAL    the same, and -> user's result in the same pass
- *   DELIVER_FORWARD received -> user's result; received page -> queue
- *   DELIVER         received -> user's result
- *
- * and nothing else reads or writes payload. The outgoing bytes leave in
- * send(), after the receiving socket's lock was released, whether or not the
- * rest of the frame has come: cut-through.
- *
- * Received pages are never written to: on veth, loopback and under a packet
- * tap they can be the sender's own memory (design.rst, fact 1).
+ * The outgoing bytes leave in send(), after the receiving socket's lock was
+ * released, whether or not the rest of the frame has come: cut-through.
  */
 #include <linux/bvec.h>
 #include <linux/jiffies.h>
@@ -70,10 +63,30 @@ static int ar_lane_bad_frame(struct ar_lane *lane, const char *field, u64 value)
 	return -EBADMSG;
 }
 
+static int ar_lane_bad_chunk(struct ar_lane *lane, u32 chunk, u8 phase)
+{
+	ar_ring_break(lane->ring, -EBADMSG,
+		      "lane %u: rank %u sent a frame with chunk %u in phase %u, against its place in the job",
+		      lane->index, ar_ring_prev_rank(lane->ring), chunk, phase);
+	return -EBADMSG;
+}
+
+/* The part whose frames are due from prev, or NULL. */
+static struct ar_job_lane *ar_lane_receiving(struct ar_lane *lane)
+{
+	struct ar_job_lane *jl;
+
+	list_for_each_entry(jl, &lane->jobs, node)
+		if (jl->left.to_receive)
+			return jl;
+	return NULL;
+}
+
 /*
- * The part that an incoming frame belongs to: the first of the FIFO, since prev
- * sends jobs in order. NULL if the job has not been submitted here yet; @passed
- * if the frame is of another job than the one due, which is returned if any is.
+ * The part that an incoming frame belongs to: the first of the FIFO that has
+ * frames to come, since prev sends jobs in order. NULL if the job has not been
+ * submitted here yet; @passed if the frame is of another job than the one due,
+ * which is returned if any is.
  */
 static struct ar_job_lane *ar_lane_part(struct ar_lane *lane, u64 number,
 					bool *passed)
@@ -82,7 +95,7 @@ static struct ar_job_lane *ar_lane_part(struct ar_lane *lane, u64 number,
 	struct ar_job_lane *jl;
 
 	spin_lock(&ring->lock);
-	jl = list_first_entry_or_null(&lane->jobs, struct ar_job_lane, node);
+	jl = ar_lane_receiving(lane);
 	if (jl)
 		*passed = jl->job->number != number;
 	else
@@ -94,12 +107,21 @@ static struct ar_job_lane *ar_lane_part(struct ar_lane *lane, u64 number,
 static int ar_lane_mismatch(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
 			    const struct allreduce_call *call)
 {
+	struct allreduce_call theirs = {
+		.collective = hdr->collective,
+		.type = hdr->type,
+		.op = hdr->op,
+		.count = le64_to_cpu(hdr->count),
+		.root = le32_to_cpu(hdr->root),
+	};
+	char their_text[72], our_text[72];
+
+	ar_call_describe(their_text, sizeof(their_text), &theirs);
+	ar_call_describe(our_text, sizeof(our_text), call);
 	ar_ring_break(lane->ring, -EINVAL,
-		      "job %llu: rank %u calls collective %u type %u op %u count %llu, rank %u collective %u type %u op %u count %llu",
+		      "job %llu: rank %u calls %s, rank %u %s",
 		      le64_to_cpu(hdr->job), ar_ring_prev_rank(lane->ring),
-		      hdr->collective, hdr->type, hdr->op, le64_to_cpu(hdr->count),
-		      lane->ring->config.rank, call->collective, call->type,
-		      call->op, call->count);
+		      their_text, lane->ring->config.rank, our_text);
 	return -EINVAL;
 }
 
@@ -171,31 +193,54 @@ static int ar_lane_check_fixed(struct ar_lane *lane, const struct ar_frame_hdr *
 	return 0;
 }
 
+/**
+ * struct ar_place - where a frame belongs in its job
+ * @action: what is to be done with it
+ * @chunk: its chunk
+ * @offset: of its first byte in the chunk
+ * @len: payload bytes
+ * @last: it is the last one of its phase on this lane
+ */
+struct ar_place {
+	enum ar_action action;
+	u32 chunk;
+	u64 offset;
+	u32 len;
+	bool last;
+};
+
 /* Phase, chunk, offset and length must be those of the next frame due. */
 static int ar_lane_check_place(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
-			       struct ar_job_lane *jl, struct ar_range *payload)
+			       struct ar_job_lane *jl, struct ar_place *place)
 {
 	const struct ar_ring_config *config = &lane->ring->config;
+	const struct ar_plan *plan = &jl->job->plan;
 	u32 element_bytes = jl->job->element_bytes;
 	u32 chunk = le32_to_cpu(hdr->chunk);
-	u64 chunk_bytes, offset;
-	struct ar_range range;
-	u32 len;
+	struct ar_range piece;
+	u64 bytes = 0, offset, number;
 
-	if (hdr->phase != AR_PHASE_REDUCE && hdr->phase != AR_PHASE_FINAL)
+	if (!hdr->phase || hdr->phase > AR_PHASES)
 		return ar_lane_bad_frame(lane, "phase", hdr->phase);
-	if (ar_action(hdr->phase, chunk, config->rank, config->size) == AR_REFUSE)
-		return ar_lane_bad_frame(lane, "chunk", chunk);
-	range = ar_chunk(jl->stripe, element_bytes, config->size, chunk);
-	chunk_bytes = range.count * element_bytes;
-	offset = jl->next_frame[hdr->phase - 1][chunk] * config->frame_max;
-	if (le64_to_cpu(hdr->offset) != offset || (offset && offset >= chunk_bytes))
+	place->chunk = chunk;
+	place->action = ar_plan_action(plan, hdr->phase, chunk, config->rank);
+	if (place->action == AR_REFUSE)
+		return ar_lane_bad_chunk(lane, chunk, hdr->phase);
+	piece = ar_plan_piece(plan, chunk, jl->index);
+	if (hdr->phase != AR_PHASE_TOKEN)
+		bytes = piece.count * element_bytes;
+	number = jl->next_frame[hdr->phase - 1][chunk];
+	offset = number * config->frame_max;
+	if (le64_to_cpu(hdr->offset) != offset || (offset && offset >= bytes))
 		return ar_lane_bad_frame(lane, "offset", le64_to_cpu(hdr->offset));
-	len = min_t(u64, config->frame_max, chunk_bytes - offset);
-	if (le32_to_cpu(hdr->len) != len)
+	place->len = min_t(u64, config->frame_max, bytes - offset);
+	if (le32_to_cpu(hdr->len) != place->len)
 		return ar_lane_bad_frame(lane, "length", le32_to_cpu(hdr->len));
-	payload->start = range.start * element_bytes + offset;
-	payload->count = len;
+	if (place->action == AR_TAKE_TOKEN && jl->left.to_inject)
+		return ar_lane_bad_frame(lane, "a token too early, job",
+					 jl->job->number);
+	place->offset = piece.start * element_bytes + offset;
+	place->last = number + 1 == ar_frames(bytes, config->frame_max);
 	return 0;
 }
 
@@ -225,35 +270,54 @@ static int ar_lane_put_header(struct ar_lane *lane, struct ar_job_lane *jl,
 	return 0;
 }
 
-static void ar_lane_open_frame(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
-			       struct ar_job_lane *jl, enum ar_action action,
-			       u64 vector_offset)
+/* True if the chunk's way ends with this frame, and its first rank waits for it. */
+static bool ar_lane_owes_token(struct ar_lane *lane, const struct ar_plan *plan,
+			       const struct ar_place *place)
 {
+	return place->last && place->action != AR_TAKE_TOKEN &&
+	       ar_plan_sends_token(plan, place->chunk, lane->ring->config.rank);
+}
+
+static void ar_lane_open_frame(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
+			       struct ar_job_lane *jl, const struct ar_place *place)
+{
+	const struct ar_plan *plan = &jl->job->plan;
 	struct ar_rx_frame *rx = &lane->rx;
 
 	rx->jl = jl;
-	rx->action = action;
-	rx->reduce = jl->job->reduce;
-	rx->element_bytes = jl->job->element_bytes;
-	rx->sending = ar_action_sends(action);
-	jl->next_frame[hdr->phase - 1][le32_to_cpu(hdr->chunk)]++;
-	ar_membuf_seek(&rx->local, ar_job_src(jl->job), vector_offset);
-	ar_membuf_seek(&rx->result, &jl->job->dst, vector_offset);
+	rx->action = place->action;
+	rx->chunk = place->chunk;
+	rx->sending = ar_action_sends(place->action);
+	rx->owes_token = ar_lane_owes_token(lane, plan, place);
+	jl->next_frame[hdr->phase - 1][place->chunk]++;
+	if (ar_action_reduces(place->action))
+		ar_payload_seek_src(&rx->local, jl->job, place->chunk, place->offset);
+	if (ar_action_delivers(place->action))
+		ar_payload_seek_dst(&rx->result, jl->job, place->chunk, place->offset);
 }
 
-static bool ar_action_reduces(enum ar_action action)
+/*
+ * May a frame be taken whose coming makes this member send @bytes? Not before
+ * everything of the jobs before it has been sent, and there is room.
+ */
+static bool ar_lane_may_send(struct ar_lane *lane, struct ar_job_lane *jl, u32 bytes)
 {
-	return action == AR_REDUCE || action == AR_REDUCE_FINAL;
+	bool first, room;
+
+	spin_lock(&lane->ring->lock);
+	first = list_first_entry(&lane->jobs, struct ar_job_lane, node) == jl;
+	spin_unlock(&lane->ring->lock);
+	room = ar_txq_may_forward(&lane->txq, bytes);
+	WRITE_ONCE(lane->needs_room, !room);
+	return first && room;
 }
 
 static int ar_lane_header(void *ctx, const struct ar_frame_hdr *hdr, u32 *grain)
 {
 	struct ar_lane *lane = ctx;
-	const struct ar_ring_config *config = &lane->ring->config;
-	struct ar_range payload;
 	struct ar_job_lane *jl;
-	enum ar_action action;
-	bool passed;
+	struct ar_place place;
+	bool passed, sends;
 	int ret;
 
 	ret = ar_lane_check_fixed(lane, hdr);
@@ -266,149 +330,82 @@ static int ar_lane_header(void *ctx, const struct ar_frame_hdr *hdr, u32 *grain)
 		return -EAGAIN;
 	if (!ar_lane_same_call(hdr, &jl->job->call))
 		return ar_lane_mismatch(lane, hdr, &jl->job->call);
-	ret = ar_lane_check_place(lane, hdr, jl, &payload);
+	ret = ar_lane_check_place(lane, hdr, jl, &place);
 	if (ret)
 		return ret;
-	action = ar_action(hdr->phase, le32_to_cpu(hdr->chunk), config->rank,
-			   config->size);
-	if (ar_action_sends(action)) {
-		bool room = ar_txq_may_forward(&lane->txq, sizeof(*hdr) +
-					       payload.count);
-
-		WRITE_ONCE(lane->needs_room, !room);
-		if (!room)
+	sends = ar_action_sends(place.action);
+	if (sends || ar_lane_owes_token(lane, &jl->job->plan, &place)) {
+		if (!ar_lane_may_send(lane, jl, sizeof(*hdr) + place.len))
 			return -EAGAIN;
-		ret = ar_lane_put_header(lane, jl,
-					 action == AR_REDUCE ? AR_PHASE_REDUCE :
-					 AR_PHASE_FINAL,
-					 le32_to_cpu(hdr->chunk),
-					 le64_to_cpu(hdr->offset), payload.count);
+	}
+	if (sends) {
+		ret = ar_lane_put_header(lane, jl, place.action == AR_REDUCE ?
+					 AR_PHASE_REDUCE : AR_PHASE_GATHER,
+					 place.chunk, le64_to_cpu(hdr->offset),
+					 place.len);
 		if (ret)
 			return ret;
 	}
-	ar_lane_open_frame(lane, hdr, jl, action, payload.start);
-	if (ar_action_reduces(action))
+	ar_lane_open_frame(lane, hdr, jl, &place);
+	if (ar_action_reduces(place.action))
 		*grain = jl->job->element_bytes;
-	return 0;
-}
-
-/* Received + local -> pool page and, if this is the last sum, the result. */
-static int ar_lane_reduce(struct ar_lane *lane, const u8 *data, u32 len)
-{
-	struct ar_rx_frame *rx = &lane->rx;
-	bool final = rx->action == AR_REDUCE_FINAL;
-	u32 element_bytes = rx->element_bytes;
-
-	ar_stat_add(&lane->stats, bytes_reduced, len);
-	if (final)
-		ar_stat_add(&lane->stats, bytes_delivered, len);
-	while (len) {
-		u8 *local, *result = NULL, *out;
-		u32 n;
-
-		out = ar_txq_reserve(&lane->txq, element_bytes, len, &n);
-		if (!out)
-			return -ENOMEM;
-		n = min_t(size_t, n - n % element_bytes,
-			  ar_membuf_run(&rx->local, &local));
-		if (final)
-			n = min_t(size_t, n, ar_membuf_run(&rx->result, &result));
-		ar_reduce_begin();
-		rx->reduce(out, result, data, local, n / element_bytes);
-		ar_reduce_end();
-		ar_txq_commit(&lane->txq, n);
-		ar_membuf_advance(&rx->local, n);
-		if (final)
-			ar_membuf_advance(&rx->result, n);
-		data += n;
-		len -= n;
-	}
-	return 0;
-}
-
-static void ar_lane_deliver(struct ar_lane *lane, const u8 *data, u32 len)
-{
-	ar_stat_add(&lane->stats, bytes_delivered, len);
-	while (len) {
-		u8 *result;
-		u32 n = min_t(size_t, len, ar_membuf_run(&lane->rx.result, &result));
-
-		memcpy(result, data, n);
-		ar_membuf_advance(&lane->rx.result, n);
-		data += n;
-		len -= n;
-	}
-}
-
-static int ar_lane_forward_copy(struct ar_lane *lane, const u8 *data, u32 len)
-{
-	ar_stat_add(&lane->stats, bytes_copied, len);
-	while (len) {
-		u32 n;
-		u8 *out = ar_txq_reserve(&lane->txq, 1, len, &n);
-
-		if (!out)
-			return -ENOMEM;
-		memcpy(out, data, n);
-		ar_txq_commit(&lane->txq, n);
-		data += n;
-		len -= n;
-	}
-	return 0;
-}
-
-static int ar_lane_forward(struct ar_lane *lane, const u8 *data, u32 len)
-{
-	const struct ar_rx_run *run = &lane->run;
-
-	if (!run->page || !ar_txq_may_reference(&lane->txq))
-		return ar_lane_forward_copy(lane, data, len);
-	ar_stat_add(&lane->stats, bytes_forwarded, len);
-	ar_txq_add_page(&lane->txq, run->page, run->offset + (data - run->base), len);
 	return 0;
 }
 
 static int ar_lane_payload(void *ctx, const u8 *data, u32 len, bool carried)
 {
 	struct ar_lane *lane = ctx;
-	enum ar_action action = lane->rx.action;
 
 	if (carried)
 		ar_stat_add(&lane->stats, elements_straddled, 1);
-	if (ar_action_reduces(action))
-		return ar_lane_reduce(lane, data, len);
-	ar_lane_deliver(lane, data, len);
-	if (action == AR_DELIVER_FORWARD)
-		return ar_lane_forward(lane, data, len);
-	return 0;
+	return ar_payload_receive(lane, data, len);
 }
 
-/* All frames of the part have come: fact 2 says that all have been injected. */
-static int ar_lane_part_received(struct ar_lane *lane, struct ar_job_lane *jl)
+static void ar_lane_part_over(struct ar_lane *lane, struct ar_job_lane *jl)
 {
-	if (jl->to_inject)
-		return ar_lane_bad_frame(lane, "a result too early, job",
-					 jl->job->number);
 	spin_lock(&lane->ring->lock);
 	list_move_tail(&jl->node, &lane->finished);
 	spin_unlock(&lane->ring->lock);
+}
+
+/*
+ * All frames of the part have come. Where pages of the user's have gone out,
+ * fact 2 says that all have; copies and nothing can still be to be sent.
+ */
+static int ar_lane_part_received(struct ar_lane *lane, struct ar_job_lane *jl)
+{
+	const struct ar_plan *plan = &jl->job->plan;
+
+	if (!jl->left.to_inject)
+		ar_lane_part_over(lane, jl);
+	else if (plan->token || plan->reduce)
+		return ar_lane_bad_frame(lane, "a result too early, job",
+					 jl->job->number);
 	return 0;
 }
 
 static int ar_lane_end(void *ctx)
 {
 	struct ar_lane *lane = ctx;
-	struct ar_job_lane *jl = lane->rx.jl;
+	struct ar_rx_frame *rx = &lane->rx;
+	struct ar_job_lane *jl = rx->jl;
+	int ret;
 
 	ar_stat_add(&lane->stats, frames_received, 1);
-	if (lane->rx.sending) {
-		ar_stat_add(&lane->stats, frames_sent, 1);
-		lane->rx.sending = false;
-		lane->forwarded++;
-		jl->to_forward--;
+	if (rx->owes_token) {
+		ret = ar_lane_put_header(lane, jl, AR_PHASE_TOKEN, rx->chunk, 0, 0);
+		if (ret)
+			return ret;
 	}
-	lane->rx.jl = NULL;
-	if (--jl->to_receive)
+	if (rx->sending || rx->owes_token) {
+		ar_stat_add(&lane->stats, frames_sent, 1);
+		lane->forwarded++;
+		jl->left.to_forward--;
+	}
+	rx->sending = false;
+	rx->owes_token = false;
+	rx->jl = NULL;
+	if (--jl->left.to_receive)
 		return 0;
 	return ar_lane_part_received(lane, jl);
 }
@@ -458,60 +455,45 @@ static struct ar_job_lane *ar_lane_injectable(struct ar_lane *lane)
 
 	spin_lock(&lane->ring->lock);
 	list_for_each_entry(jl, &lane->jobs, node) {
-		if (jl->to_inject)
+		if (jl->left.to_inject)
 			found = jl;
-		if (jl->to_inject || jl->to_forward)
+		if (jl->left.to_inject || jl->left.to_forward)
 			break;
 	}
 	spin_unlock(&lane->ring->lock);
 	return found;
 }
 
-/* The user's pages go out by reference (design.rst, fact 2). */
-static void ar_lane_add_user_pages(struct ar_lane *lane, struct ar_job_lane *jl,
-				   u64 vector_offset, u32 len)
-{
-	struct ar_membuf_iter it;
-
-	ar_membuf_seek(&it, ar_job_src(jl->job), vector_offset);
-	while (len) {
-		u8 *addr;
-		u32 n = min_t(size_t, len, ar_membuf_run(&it, &addr));
-
-		n = min_t(u32, n, PAGE_SIZE - offset_in_page(addr));
-		ar_txq_add_page(&lane->txq, virt_to_page(addr),
-				offset_in_page(addr), n);
-		ar_membuf_advance(&it, n);
-		len -= n;
-	}
-}
-
 static int ar_lane_inject_frame(struct ar_lane *lane, struct ar_job_lane *jl)
 {
 	const struct ar_ring_config *config = &lane->ring->config;
+	const struct ar_plan *plan = &jl->job->plan;
 	u32 element_bytes = jl->job->element_bytes;
-	struct ar_range chunk = ar_chunk(jl->stripe, element_bytes, config->size,
-					 config->rank);
+	u32 chunk = ar_plan_own_chunk(plan, config->rank);
+	struct ar_range piece = ar_plan_piece(plan, chunk, jl->index);
 	u64 offset = jl->inject_offset;
-	u32 len = min_t(u64, config->frame_max, chunk.count * element_bytes - offset);
+	u32 len = min_t(u64, config->frame_max, piece.count * element_bytes - offset);
 	int ret;
 
-	ret = ar_lane_put_header(lane, jl, AR_PHASE_REDUCE, config->rank, offset, len);
+	ret = ar_lane_put_header(lane, jl, plan->reduce ? AR_PHASE_REDUCE :
+				 AR_PHASE_GATHER, chunk, offset, len);
+	if (!ret)
+		ret = ar_payload_inject(lane, jl, chunk,
+					piece.start * element_bytes + offset, len);
 	if (ret)
 		return ret;
-	ar_lane_add_user_pages(lane, jl, chunk.start * element_bytes + offset, len);
 	jl->inject_offset += len;
-	jl->to_inject--;
 	lane->forwarded = 0;
-	ar_stat_add(&lane->stats, bytes_injected, len);
 	ar_stat_add(&lane->stats, frames_sent, 1);
+	if (!--jl->left.to_inject && !jl->left.to_receive)
+		ar_lane_part_over(lane, jl);
 	return 0;
 }
 
 /*
- * One frame of the own chunk, if there is one and it is its turn: about one
- * for each 2N-3 that pass through, which is the share that keeps all members
- * equally fast; as many as fit when nothing comes. Frames, 0 or an error.
+ * One frame of the own chunk, if there is one and it is its turn: about one for
+ * each ar_plan_share() that pass through, which is the share that keeps all
+ * members equally fast; as many as fit when nothing comes. Frames, 0 or an error.
  */
 static int ar_lane_inject(struct ar_lane *lane, bool prev_is_idle)
 {
@@ -520,10 +502,10 @@ static int ar_lane_inject(struct ar_lane *lane, bool prev_is_idle)
 
 	if (lane->rx.sending || !ar_txq_may_inject(&lane->txq))
 		return 0;
-	if (!prev_is_idle && lane->forwarded < 2 * lane->ring->config.size - 3)
-		return 0;
 	jl = ar_lane_injectable(lane);
 	if (!jl)
+		return 0;
+	if (!prev_is_idle && lane->forwarded < ar_plan_share(&jl->job->plan))
 		return 0;
 	ret = ar_lane_inject_frame(lane, jl);
 	return ret ?: 1;
@@ -595,32 +577,10 @@ static void ar_lane_report_finished(struct ar_lane *lane)
 	/* Only this work item adds to or takes from the list. */
 	list_for_each_entry_safe(jl, tmp, &lane->finished, node) {
 		list_del(&jl->node);
+		if (jl->job->plan.copies)
+			ar_payload_sum_copies(lane, jl->job);
 		ar_job_part_done(jl, 0);
 	}
-}
-
-/* In pieces; false if the ring broke meanwhile. */
-static bool ar_lane_copy_stripe(struct ar_lane *lane, struct ar_job_lane *jl)
-{
-	u64 bytes = jl->stripe.count * jl->job->element_bytes;
-	u64 offset = jl->stripe.start * jl->job->element_bytes;
-	struct ar_membuf_iter it;
-
-	ar_membuf_seek(&it, &jl->job->src, offset);
-	ar_membuf_seek(&lane->rx.result, &jl->job->dst, offset);
-	while (bytes) {
-		u8 *addr;
-		u32 n = min_t(u64, ar_membuf_run(&it, &addr),
-			      min_t(u64, bytes, AR_RX_BATCH));
-
-		if (!ar_ring_is_up(lane->ring))
-			return false;
-		ar_lane_deliver(lane, addr, n);
-		ar_membuf_advance(&it, n);
-		bytes -= n;
-		cond_resched();
-	}
-	return true;
 }
 
 /*
@@ -636,7 +596,7 @@ static void ar_lane_run_alone(struct ar_lane *lane)
 		spin_lock(&ring->lock);
 		jl = list_first_entry_or_null(&lane->jobs, struct ar_job_lane, node);
 		spin_unlock(&ring->lock);
-		if (!jl || (!jl->job->in_place && !ar_lane_copy_stripe(lane, jl)))
+		if (!jl || !ar_payload_run_alone(lane, jl))
 			return;
 		spin_lock(&ring->lock);
 		list_del(&jl->node);
@@ -653,7 +613,7 @@ static bool ar_lane_owes_next(struct ar_lane *lane)
 
 	spin_lock(&lane->ring->lock);
 	list_for_each_entry(jl, &lane->jobs, node)
-		owes = owes || jl->to_inject || jl->to_forward;
+		owes = owes || jl->left.to_inject || jl->left.to_forward;
 	spin_unlock(&lane->ring->lock);
 	return owes;
 }
@@ -663,7 +623,7 @@ static bool ar_lane_awaits_prev(struct ar_lane *lane)
 	bool awaits;
 
 	spin_lock(&lane->ring->lock);
-	awaits = !list_empty(&lane->jobs);
+	awaits = ar_lane_receiving(lane);
 	spin_unlock(&lane->ring->lock);
 	return awaits;
 }

@@ -331,6 +331,7 @@ static int ar_link_send_hello(struct ar_link *link)
 		.lane = cpu_to_le32(link->lane->index),
 		.lanes = cpu_to_le32(config->lanes),
 		.frame_max = cpu_to_le32(config->frame_max),
+		.gather_max = cpu_to_le32(config->gather_max),
 		.members_digest = cpu_to_le64(config->members_digest),
 	};
 
@@ -729,7 +730,7 @@ static enum ar_refusal ar_hello_refusal(const struct ar_hello *hello,
 	u32 prev = ar_ring_prev_rank(ring);
 
 	if (le16_to_cpu(hello->version) != AR_PROTOCOL_VERSION ||
-	    le16_to_cpu(hello->bytes) != sizeof(*hello) || hello->reserved0 ||
+	    le16_to_cpu(hello->bytes) != sizeof(*hello) ||
 	    memchr_inv(hello->reserved, 0, sizeof(hello->reserved)))
 		return AR_REFUSAL_VERSION;
 	if (!ar_addr_equal(peer, &config->members[prev], false))
@@ -745,6 +746,8 @@ static enum ar_refusal ar_hello_refusal(const struct ar_hello *hello,
 		return AR_REFUSAL_LANES;
 	if (le32_to_cpu(hello->frame_max) != config->frame_max)
 		return AR_REFUSAL_FRAME_MAX;
+	if (le32_to_cpu(hello->gather_max) != config->gather_max)
+		return AR_REFUSAL_GATHER_MAX;
 	if (le64_to_cpu(hello->members_digest) != config->members_digest)
 		return AR_REFUSAL_MEMBERS;
 	if (le32_to_cpu(hello->epoch) != config->epoch)

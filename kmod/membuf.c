@@ -9,11 +9,14 @@
 #include <linux/bvec.h>
 #include <linux/capability.h>
 #include <linux/cred.h>
+#include <linux/kernel.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
+
+#include <linux/allreduce.h>
 
 #include "membuf.h"
 
@@ -70,7 +73,7 @@ static int ar_membuf_append(struct ar_membuf *mb, u8 *addr, size_t len)
 	return 0;
 }
 
-static int ar_membuf_charge(struct ar_membuf *mb, unsigned long pages)
+static int ar_membuf_charge(struct ar_membuf *mb, unsigned long pages, char *why)
 {
 	struct user_struct *user = current_user();
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
@@ -78,6 +81,11 @@ static int ar_membuf_charge(struct ar_membuf *mb, unsigned long pages)
 
 	if (locked > limit && !capable(CAP_IPC_LOCK)) {
 		atomic_long_sub(pages, &user->locked_vm);
+		scnprintf(why, ALLREDUCE_REASON_SIZE,
+			  "RLIMIT_MEMLOCK: %lu KiB to pin, %lu KiB in use by the user, limit %lu KiB",
+			  pages << (PAGE_SHIFT - 10),
+			  (locked - pages) << (PAGE_SHIFT - 10),
+			  limit << (PAGE_SHIFT - 10));
 		return -ENOMEM;
 	}
 	/* The credentials hold the user: not every kernel exports free_uid(). */
@@ -155,10 +163,11 @@ static int ar_membuf_pin_pages(struct ar_membuf *mb, unsigned long addr, u64 len
  * @addr: user address
  * @len: bytes
  * @writable: the kernel will write to it
+ * @why: gets the reason if a limit is reached; ALLREDUCE_REASON_SIZE bytes
  *
  * Return: 0, -EFAULT, -ENOMEM (also for RLIMIT_MEMLOCK), -EINTR.
  */
-int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable)
+int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable, char *why)
 {
 	unsigned long nr_pages;
 	struct page **pages;
@@ -174,7 +183,7 @@ int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable)
 	if (nr_pages > totalram_pages())
 		return -ENOMEM;
 	mb->writable = writable;
-	ret = ar_membuf_charge(mb, nr_pages);
+	ret = ar_membuf_charge(mb, nr_pages, why);
 	if (ret)
 		return ret;
 	pages = (struct page **)__get_free_page(GFP_KERNEL);
@@ -183,6 +192,12 @@ int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable)
 	ret = ar_membuf_pin_pages(mb, addr, len, pages);
 	free_page((unsigned long)pages);
 	return ret;
+}
+
+/* Kernel memory of somebody else's, not empty; it outlives @mb. 0 or -ENOMEM. */
+int ar_membuf_wrap(struct ar_membuf *mb, void *addr, u64 len)
+{
+	return ar_membuf_grow(mb) ?: ar_membuf_append(mb, addr, len);
 }
 
 /**

@@ -50,7 +50,8 @@ struct ar_membuf_iter {
 	u64 offset;
 };
 
-int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable);
+int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable, char *why);
+int ar_membuf_wrap(struct ar_membuf *mb, void *addr, u64 len);
 int ar_membuf_import(struct ar_membuf *mb, const struct iov_iter *iter);
 void ar_membuf_release(struct ar_membuf *mb);
 void ar_membuf_seek(struct ar_membuf_iter *it, const struct ar_membuf *mb,

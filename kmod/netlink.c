@@ -25,7 +25,7 @@ static const struct nla_policy ar_member_policy[ALLREDUCE_M_MAX + 1] = {
 };
 
 /* Types only: ranges are checked here, where the text can name field and range. */
-static const struct nla_policy ar_policy[ALLREDUCE_A_MEMBERS + 1] = {
+static const struct nla_policy ar_policy[ALLREDUCE_A_GATHER_MAX + 1] = {
 	[ALLREDUCE_A_NAME] = { .type = NLA_NUL_STRING },
 	[ALLREDUCE_A_ID] = { .type = NLA_BINARY },
 	[ALLREDUCE_A_RANK] = { .type = NLA_U32 },
@@ -34,6 +34,10 @@ static const struct nla_policy ar_policy[ALLREDUCE_A_MEMBERS + 1] = {
 	[ALLREDUCE_A_TIMEOUT_MS] = { .type = NLA_U32 },
 	[ALLREDUCE_A_CONNECT_TIMEOUT_MS] = { .type = NLA_U32 },
 	[ALLREDUCE_A_MEMBERS] = { .type = NLA_NESTED },
+	[ALLREDUCE_A_GATHER_MAX] = { .type = NLA_U32 },
+	/* Of answers only. */
+	[ALLREDUCE_A_SIZE] = { .type = NLA_REJECT },
+	[ALLREDUCE_A_MEMBER ... ALLREDUCE_A_LANE] = { .type = NLA_REJECT },
 };
 
 /**
@@ -67,6 +71,12 @@ static const struct ar_u32_field ar_field_frame_max = {
 	"frame-max: " __stringify(ALLREDUCE_FRAME_MAX_MIN) " to "
 	__stringify(ALLREDUCE_FRAME_MAX_MAX) ", a multiple of "
 	__stringify(AR_GRAIN_BYTES)
+};
+
+static const struct ar_u32_field ar_field_gather_max = {
+	ALLREDUCE_A_GATHER_MAX, 0, ALLREDUCE_GATHER_MAX_MAX,
+	ALLREDUCE_GATHER_MAX_DEFAULT, 1,
+	"gather-max: 0 to " __stringify(ALLREDUCE_GATHER_MAX_MAX)
 };
 
 static const struct ar_u32_field ar_field_timeout = {
@@ -144,6 +154,7 @@ static int ar_put_config(struct sk_buff *skb, const struct ar_ring_config *confi
 	    nla_put_u32(skb, ALLREDUCE_A_SIZE, config->size) ||
 	    nla_put_u32(skb, ALLREDUCE_A_LANES, config->lanes) ||
 	    nla_put_u32(skb, ALLREDUCE_A_FRAME_MAX, config->frame_max) ||
+	    nla_put_u32(skb, ALLREDUCE_A_GATHER_MAX, config->gather_max) ||
 	    nla_put_u32(skb, ALLREDUCE_A_TIMEOUT_MS, config->timeout_ms) ||
 	    nla_put_string(skb, ALLREDUCE_A_ISA, ar_reduce_isa_name()))
 		return -EMSGSIZE;
@@ -411,6 +422,7 @@ static int ar_get_options(struct genl_info *info, struct ar_ring_config *config)
 {
 	return ar_get_u32(info, &ar_field_lanes, &config->lanes) ?:
 	       ar_get_u32(info, &ar_field_frame_max, &config->frame_max) ?:
+	       ar_get_u32(info, &ar_field_gather_max, &config->gather_max) ?:
 	       ar_get_u32(info, &ar_field_timeout, &config->timeout_ms);
 }
 

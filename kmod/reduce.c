@@ -19,7 +19,7 @@
 static char *simd = "auto";
 module_param(simd, charp, 0444);
 MODULE_PARM_DESC(simd,
-		 "instruction set of the reduction loops: auto (default), or on x86 sse2, avx2, avx512, on arm64 neon; avx512 is never chosen by auto");
+		 "instruction set of the reduction loops: auto (default), or on x86 sse2, avx, avx2, avx512, on arm64 neon; avx512 is never chosen by auto");
 
 /**
  * struct ar_isa_choice - an instruction set that this build has loops for
@@ -41,15 +41,25 @@ static bool ar_has_sse2(void)
 	return true;
 }
 
+/* With F16C, which all but the first CPUs with AVX have. */
+static bool ar_has_avx(void)
+{
+	return boot_cpu_has(X86_FEATURE_AVX) &&
+	       boot_cpu_has(X86_FEATURE_F16C) &&
+	       cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, NULL);
+}
+
 static bool ar_has_avx2(void)
 {
-	return boot_cpu_has(X86_FEATURE_AVX2) &&
-	       cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, NULL);
+	return ar_has_avx() && boot_cpu_has(X86_FEATURE_AVX2);
 }
 
 static bool ar_has_avx512(void)
 {
-	return boot_cpu_has(X86_FEATURE_AVX512F) &&
+	return ar_has_avx2() && boot_cpu_has(X86_FEATURE_AVX512F) &&
+	       boot_cpu_has(X86_FEATURE_AVX512BW) &&
+	       boot_cpu_has(X86_FEATURE_AVX512DQ) &&
+	       boot_cpu_has(X86_FEATURE_AVX512VL) &&
 	       cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM |
 				 XFEATURE_MASK_AVX512, NULL);
 }
@@ -61,6 +71,7 @@ static bool ar_has_avx512(void)
 static const struct ar_isa_choice ar_isa_choices[] = {
 	{ &ar_reduce_avx512, ar_has_avx512, false },
 	{ &ar_reduce_avx2, ar_has_avx2, true },
+	{ &ar_reduce_avx, ar_has_avx, true },
 	{ &ar_reduce_sse2, ar_has_sse2, true },
 };
 
@@ -139,13 +150,13 @@ const char *ar_reduce_isa_name(void)
 	return ar_isa->name;
 }
 
-ar_reduce_fn ar_reduce_get(u8 type, u8 op)
+const struct ar_reduce_kernel *ar_reduce_get(u8 type, u8 op)
 {
 	const struct ar_reduce_kernel *k;
 
-	for (k = ar_isa->kernels; k->fn; k++) {
+	for (k = ar_isa->kernels; k->reduce; k++) {
 		if (k->type == type && k->op == op)
-			return k->fn;
+			return k;
 	}
 	return NULL;
 }

@@ -5,7 +5,8 @@
  *
  * Room. The queue is what the ring's bubble flow control counts (design.rst,
  * fact 5): a frame is forwarded if one fits, injected if two do, so that a
- * member that injects always leaves a slot for one that passes through.
+ * member that injects always leaves a slot for one that passes through. Bytes
+ * count, and segments, of which small frames need more.
  *
  * Pages. Each segment holds a reference of its own to its page; TCP takes
  * another when it accepts the bytes. A pool buffer is written again only when
@@ -93,16 +94,6 @@ void ar_txq_add_page(struct ar_txq *q, struct page *page, u32 offset, u32 len);
 u32 ar_txq_peek(struct ar_txq *q, struct bio_vec *bv, u32 max, size_t *bytes);
 void ar_txq_consume(struct ar_txq *q, size_t bytes);
 
-static inline bool ar_txq_may_forward(const struct ar_txq *q, u32 frame_bytes)
-{
-	return q->bytes + frame_bytes <= q->capacity;
-}
-
-static inline bool ar_txq_may_inject(const struct ar_txq *q)
-{
-	return q->bytes + 2 * (u64)q->frame_bytes <= q->capacity;
-}
-
 /*
  * Received bytes that come in very small pieces would need a segment each.
  * Half of the table is for them; beyond that they are to be copied, and the
@@ -113,6 +104,21 @@ static inline bool ar_txq_may_inject(const struct ar_txq *q)
 static inline bool ar_txq_may_reference(const struct ar_txq *q)
 {
 	return q->tail - q->head < q->nr_segs / 2;
+}
+
+/*
+ * A frame is let in if its bytes fit and, since a small one takes segments but
+ * hardly any bytes, if half of the table is free; an own one needs more of both.
+ */
+static inline bool ar_txq_may_forward(const struct ar_txq *q, u32 frame_bytes)
+{
+	return q->bytes + frame_bytes <= q->capacity && ar_txq_may_reference(q);
+}
+
+static inline bool ar_txq_may_inject(const struct ar_txq *q)
+{
+	return q->bytes + 2 * (u64)q->frame_bytes <= q->capacity &&
+	       q->tail - q->head < q->nr_segs / 4;
 }
 
 #endif /* _AR_TXQUEUE_H */

@@ -27,8 +27,9 @@
 
 struct ar_file {
 	struct net *net;
-	struct mutex lock;		/* serialises attaching */
+	struct mutex lock;		/* serialises attaching; @refusal */
 	struct ar_ring *ring;		/* set once */
+	char refusal[ALLREDUCE_REASON_SIZE];	/* of the last call refused */
 };
 
 union ar_payload {
@@ -50,7 +51,8 @@ static struct ar_ring *ar_file_ring(struct ar_file *file)
 /* ---- information --------------------------------------------------------- */
 
 /* A caller with a longer struct than ours finds zeros behind what we know. */
-static int ar_put_info(struct ar_ring *ring, u64 addr, u32 size)
+static int ar_put_info(struct ar_file *file, struct ar_ring *ring, u64 addr,
+		       u32 size)
 {
 	u8 __user *to = u64_to_user_ptr(addr);
 	struct allreduce_info info;
@@ -59,6 +61,7 @@ static int ar_put_info(struct ar_ring *ring, u64 addr, u32 size)
 	if (size > ALLREDUCE_INFO_SIZE_MAX)
 		return -EINVAL;
 	ar_ring_info(ring, &info);
+	memcpy(info.refusal, file->refusal, sizeof(info.refusal));
 	if (copy_to_user(to, &info, known) || clear_user(to + known, size - known))
 		return -EFAULT;
 	return 0;
@@ -67,13 +70,17 @@ static int ar_put_info(struct ar_ring *ring, u64 addr, u32 size)
 static int ar_uring_info(struct ar_file *file, const struct allreduce_info_query *query)
 {
 	struct ar_ring *ring = ar_file_ring(file);
+	int ret;
 
 	if (query->reserved0 ||
 	    memchr_inv(query->reserved, 0, sizeof(query->reserved)))
 		return -EINVAL;
 	if (!ring)
 		return -ENXIO;
-	return ar_put_info(ring, query->info, query->info_size);
+	mutex_lock(&file->lock);
+	ret = ar_put_info(file, ring, query->info, query->info_size);
+	mutex_unlock(&file->lock);
+	return ret;
 }
 
 /* ---- attaching ----------------------------------------------------------- */
@@ -111,7 +118,7 @@ static int ar_file_attach(struct ar_file *file, const struct allreduce_attach *a
 	if (!ar_ring_claim(ring, file))
 		goto err_put;
 	if (attach->info) {
-		ret = ar_put_info(ring, attach->info, attach->info_size);
+		ret = ar_put_info(file, ring, attach->info, attach->info_size);
 		if (ret)
 			goto err_unclaim;
 	}
@@ -164,6 +171,13 @@ void ar_job_complete_cmd(struct ar_job *job)
 	io_uring_cmd_complete_in_task(job->cmd, ar_uring_post);
 }
 
+static void ar_file_note_refusal(struct ar_file *file, const char *why)
+{
+	mutex_lock(&file->lock);
+	strscpy(file->refusal, why, sizeof(file->refusal));
+	mutex_unlock(&file->lock);
+}
+
 static bool ar_call_fixed_flags_ok(const struct io_uring_cmd *cmd,
 				   const struct allreduce_call *call)
 {
@@ -178,20 +192,25 @@ static int ar_uring_submit(struct ar_file *file, struct io_uring_cmd *cmd,
 			   unsigned int issue_flags)
 {
 	struct ar_ring *ring = ar_file_ring(file);
+	char why[ALLREDUCE_REASON_SIZE] = "";
 	struct ar_job *job;
 	int ret;
 
 	if (!ring)
 		return -ENXIO;
-	if (!ar_call_fixed_flags_ok(cmd, call))
+	if (!ar_call_fixed_flags_ok(cmd, call)) {
+		ar_file_note_refusal(file, "flags: FIXED_SRC or FIXED_DST and IORING_URING_CMD_FIXED go together");
 		return -EINVAL;
+	}
 	/* Before anything is pinned; looked at again when the job is queued. */
 	ret = ar_job_refusal(ring);
 	if (ret)
 		return ret;
-	job = ar_job_alloc(ring, call, cmd);
-	if (IS_ERR(job))
+	job = ar_job_alloc(ring, call, cmd, why);
+	if (IS_ERR(job)) {
+		ar_file_note_refusal(file, why);
 		return PTR_ERR(job);
+	}
 	*ar_cmd_job(cmd) = job;
 	/* Before anyone else knows the command; from then on it is to be posted. */
 	compat_uring_cmd_mark_cancelable(cmd, issue_flags);

@@ -20,7 +20,7 @@
 /* A ring's name: 1 to 31 characters, no '/', no white space, then a NUL. */
 #define ALLREDUCE_NAME_SIZE		32
 #define ALLREDUCE_ID_SIZE		16
-#define ALLREDUCE_REASON_SIZE		128
+#define ALLREDUCE_REASON_SIZE		192
 #define ALLREDUCE_INFO_SIZE_MAX		4096
 
 #define ALLREDUCE_SIZE_MIN		1	/* members of a ring */
@@ -31,6 +31,8 @@
 #define ALLREDUCE_FRAME_MAX_MIN		4096	/* payload bytes; multiple of 64 */
 #define ALLREDUCE_FRAME_MAX_MAX		1048576
 #define ALLREDUCE_FRAME_MAX_DEFAULT	65536
+#define ALLREDUCE_GATHER_MAX_MAX	65536	/* bytes of a vector */
+#define ALLREDUCE_GATHER_MAX_DEFAULT	4096
 #define ALLREDUCE_TIMEOUT_MS_MIN	100	/* no progress within a job */
 #define ALLREDUCE_TIMEOUT_MS_MAX	86400000
 #define ALLREDUCE_TIMEOUT_MS_DEFAULT	30000
@@ -41,20 +43,98 @@
  * a C type and, where it is not a plain C arithmetic type, its arithmetic in
  * kmod/reduce_kernels.c. Values are ABI; 0 stays invalid so that a zeroed
  * command is refused.
+ *
+ * f16 is IEEE 754 binary16, bf16 the upper half of an f32. Both are computed in
+ * f32 and rounded to nearest even once for each contribution.
  */
-#define ALLREDUCE_FOR_EACH_TYPE(X) \
+#define ALLREDUCE_FOR_EACH_FLOAT(X) \
 	X(F32, f32, 1, 4) \
 	X(F64, f64, 2, 8) \
+	X(F16, f16, 5, 2) \
+	X(BF16, bf16, 6, 2)
+
+#define ALLREDUCE_FOR_EACH_INTEGER(X) \
 	X(I32, i32, 3, 4) \
-	X(I64, i64, 4, 8)
+	X(I64, i64, 4, 8) \
+	X(I8, i8, 7, 1) \
+	X(U8, u8, 8, 1) \
+	X(U32, u32, 9, 4) \
+	X(U64, u64, 10, 8)
 
-/* Operations: X(NAME, name, value). Integer sums wrap; floats follow IEEE 754. */
+#define ALLREDUCE_FOR_EACH_TYPE(X) \
+	ALLREDUCE_FOR_EACH_FLOAT(X) \
+	ALLREDUCE_FOR_EACH_INTEGER(X)
+
+/*
+ * Operations: X(NAME, name, value).
+ *
+ * Integers wrap. Floats follow IEEE 754; sum and prod carry NaN on, and so do
+ * min and max, which are the minimum and maximum of IEEE 754-2019 (-0 < +0).
+ * avg is sum, and then one division by the ring's size: truncated for integers,
+ * rounded to nearest even for floats.
+ *
+ * premulsum is the sum of what each member's elements times its factor (struct
+ * allreduce_call) give, the product rounded to the type; for f32, f16 and bf16
+ * the factor is rounded to f32 first, and the product is made in f32.
+ */
+#define ALLREDUCE_FOR_EACH_ARITHMETIC_OP(X) \
+	X(SUM, sum, 1) \
+	X(PROD, prod, 2) \
+	X(MIN, min, 3) \
+	X(MAX, max, 4) \
+	X(AVG, avg, 5)
+
+/* On integers only. */
+#define ALLREDUCE_FOR_EACH_BITWISE_OP(X) \
+	X(BAND, band, 6) \
+	X(BOR, bor, 7) \
+	X(BXOR, bxor, 8)
+
+/* On floats only. */
+#define ALLREDUCE_FOR_EACH_SCALED_OP(X) \
+	X(PREMULSUM, premulsum, 9)
+
 #define ALLREDUCE_FOR_EACH_OP(X) \
-	X(SUM, sum, 1)
+	ALLREDUCE_FOR_EACH_ARITHMETIC_OP(X) \
+	ALLREDUCE_FOR_EACH_BITWISE_OP(X) \
+	ALLREDUCE_FOR_EACH_SCALED_OP(X)
 
-/* Collectives: X(NAME, name, value). */
+/*
+ * Collectives: X(NAME, name, value, src, dst, reduces). src and dst say how
+ * large a rank's buffers are (enum allreduce_extent), reduces whether the call
+ * has an operation; where it has none op is 0.
+ *
+ * In a ring of N members with count C:
+ *
+ *   allreduce       every dst gets the C results over all src
+ *   reduce_scatter  src has N blocks of C; the dst of rank r gets the C results
+ *                   of the blocks r
+ *   allgather       every dst gets N blocks of C, block r being rank r's src
+ *   broadcast       every dst gets the root's src
+ *   reduce          the root's dst gets the C results over all src
+ *   barrier         ends on no member before it was called on all; type, op,
+ *                   count, root, src and dst are 0
+ *
+ * A call is in place if src == dst, or where one has blocks and the other has
+ * not, if the latter is the rank's own block of the former. Otherwise src and
+ * dst must not overlap, and src is never written. A buffer that the rank does
+ * not need (extent 0) is ignored.
+ */
 #define ALLREDUCE_FOR_EACH_COLLECTIVE(X) \
-	X(ALLREDUCE, allreduce, 1)
+	X(ALLREDUCE, allreduce, 1, COUNT, COUNT, 1) \
+	X(REDUCE_SCATTER, reduce_scatter, 2, BLOCKS, COUNT, 1) \
+	X(ALLGATHER, allgather, 3, COUNT, BLOCKS, 0) \
+	X(BROADCAST, broadcast, 4, ROOT, COUNT, 0) \
+	X(REDUCE, reduce, 5, COUNT, ROOT, 1) \
+	X(BARRIER, barrier, 6, NONE, NONE, 0)
+
+/* Elements of a buffer that a call has. */
+enum allreduce_extent {
+	ALLREDUCE_EXTENT_NONE,		/* 0 */
+	ALLREDUCE_EXTENT_COUNT,		/* count */
+	ALLREDUCE_EXTENT_BLOCKS,	/* count for each member */
+	ALLREDUCE_EXTENT_ROOT,		/* count on the root, 0 elsewhere */
+};
 
 #define ALLREDUCE_X_TYPE(NAME, name, value, bytes)	ALLREDUCE_##NAME = value,
 enum allreduce_type {
@@ -66,7 +146,7 @@ enum allreduce_op {
 	ALLREDUCE_FOR_EACH_OP(ALLREDUCE_X_OP)
 };
 
-#define ALLREDUCE_X_COLLECTIVE(NAME, name, value) \
+#define ALLREDUCE_X_COLLECTIVE(NAME, name, value, src, dst, reduces) \
 	ALLREDUCE_COLLECTIVE_##NAME = value,
 enum allreduce_collective {
 	ALLREDUCE_FOR_EACH_COLLECTIVE(ALLREDUCE_X_COLLECTIVE)
@@ -108,7 +188,9 @@ enum allreduce_ring_state {
 	X(ELEMENTS_STRADDLED, elements_straddled, 10, \
 	  "elements that were split across received fragments") \
 	X(JOBS_DONE, jobs_done, 11, "jobs completed without error") \
-	X(JOBS_FAILED, jobs_failed, 12, "jobs completed with an error")
+	X(JOBS_FAILED, jobs_failed, 12, "jobs completed with an error") \
+	X(BYTES_STAGED, bytes_staged, 13, \
+	  "payload bytes copied by design: small vectors that are gathered, contributions that are scaled")
 
 /* ---- /dev/allreduce ---------------------------------------------------- */
 
@@ -123,6 +205,8 @@ enum allreduce_ring_state {
  * @reserved: 0
  * @jobs_submitted: number of the last job submitted, 0 if none was
  * @reason: NUL-terminated text that says what broke the ring, "" if unbroken
+ * @refusal: NUL-terminated text that says why the file's call that was refused
+ *	last was: the field and its range, or the limit reached; "" if none was
  */
 struct allreduce_info {
 	__u32 rank;
@@ -133,6 +217,7 @@ struct allreduce_info {
 	__u32 reserved;
 	__u64 jobs_submitted;
 	char reason[ALLREDUCE_REASON_SIZE];
+	char refusal[ALLREDUCE_REASON_SIZE];
 };
 
 /**
@@ -165,9 +250,10 @@ struct allreduce_attach {
 /**
  * struct allreduce_call - SQE payload of ALLREDUCE_URING_SUBMIT
  * @src: user address of the local contribution, aligned to the element size
- * @dst: user address of the result, aligned to the element size; equal to @src
- *       (in place) or not overlapping it
- * @count: elements, the same on every member; 0 to 2^60
+ * @dst: user address of the result, aligned to the element size
+ * @count: elements, the same on every member; see ALLREDUCE_FOR_EACH_COLLECTIVE
+ *       for what they are elements of. 0 to ALLREDUCE_COUNT_MAX for all of a
+ *       buffer: with N blocks, to ALLREDUCE_COUNT_MAX / N
  * @tag: the caller's name for the job, for ALLREDUCE_URING_CANCEL
  * @timeout_ms: the job fails with -ETIMEDOUT when it makes no progress for so
  *       long; 0 takes the ring's; else ALLREDUCE_TIMEOUT_MS_MIN to _MAX
@@ -175,9 +261,11 @@ struct allreduce_attach {
  *       sqe->uring_cmd_flags, and only together
  * @collective: enum allreduce_collective
  * @type: enum allreduce_type
- * @op: enum allreduce_op
+ * @op: enum allreduce_op, 0 for collectives without one
  * @reserved0: must be 0
- * @root: must be 0 for allreduce
+ * @root: rank of the root; must be 0 for collectives without one
+ * @factor: bits of an f64: this member's factor, for premulsum, any value; must
+ *       be 0 for other operations
  * @reserved: must be 0
  *
  * Buffers that are not registered are pinned while the SQE is submitted, which
@@ -187,10 +275,12 @@ struct allreduce_attach {
  * dst are undefined; src is as it was unless dst equals src.
  *
  *   -EINVAL       a field is out of range, or the members' calls differ (on the
- *                 member that finds out; the others get -ECONNRESET)
+ *                 member that finds out; the others get -ECONNRESET). What is
+ *                 wrong with a field is in struct allreduce_info, @refusal
  *   -EFAULT       a buffer is not mapped, or not writable (dst)
  *   -ENOMEM       no memory, or RLIMIT_MEMLOCK, which counts what the user has
- *                 pinned and registered with io_uring, does not allow pinning
+ *                 pinned and registered with io_uring, does not allow pinning;
+ *                 @refusal says how much was needed
  *   -EINTR        the submitter was killed while its pages were pinned
  *   -ENOTCONN     the ring is not up
  *   -ENXIO        the file is not attached
@@ -212,10 +302,66 @@ struct allreduce_call {
 	__u8 op;
 	__u8 reserved0;
 	__u32 root;
-	__u64 reserved[4];
+	__u64 factor;
+	__u64 reserved[3];
 };
 
 #define ALLREDUCE_COUNT_MAX	(1ULL << 60)
+
+/**
+ * struct allreduce_buffers - what a call makes of a rank's memory
+ * @src: elements at the call's src, 0 if the rank needs none
+ * @dst: elements at the call's dst, 0 if the rank needs none
+ * @src_in_dst: where in place, the element of dst at which src starts
+ * @dst_in_src: where in place, the element of src at which dst starts
+ */
+struct allreduce_buffers {
+	__u64 src;
+	__u64 dst;
+	__u64 src_in_dst;
+	__u64 dst_in_src;
+};
+
+static inline __u64 allreduce_extent(enum allreduce_extent extent, __u64 count,
+				     __u32 rank, __u32 size, __u32 root)
+{
+	switch (extent) {
+	case ALLREDUCE_EXTENT_COUNT:
+		return count;
+	case ALLREDUCE_EXTENT_BLOCKS:
+		return count * size;
+	case ALLREDUCE_EXTENT_ROOT:
+		return rank == root ? count : 0;
+	case ALLREDUCE_EXTENT_NONE:
+		break;
+	}
+	return 0;
+}
+
+/* Of a call whose count fits; all 0 for an unknown collective. */
+static inline struct allreduce_buffers
+allreduce_buffers(__u8 collective, __u64 count, __u32 rank, __u32 size,
+		  __u32 root)
+{
+	enum allreduce_extent src = ALLREDUCE_EXTENT_NONE;
+	enum allreduce_extent dst = ALLREDUCE_EXTENT_NONE;
+	struct allreduce_buffers b;
+
+	switch (collective) {
+#define ALLREDUCE_X_EXTENTS(NAME, name, value, in, out, reduces) \
+	case ALLREDUCE_COLLECTIVE_##NAME: \
+		src = ALLREDUCE_EXTENT_##in; \
+		dst = ALLREDUCE_EXTENT_##out; \
+		break;
+	ALLREDUCE_FOR_EACH_COLLECTIVE(ALLREDUCE_X_EXTENTS)
+#undef ALLREDUCE_X_EXTENTS
+	}
+	b.src = allreduce_extent(src, count, rank, size, root);
+	b.dst = allreduce_extent(dst, count, rank, size, root);
+	b.src_in_dst = dst == ALLREDUCE_EXTENT_BLOCKS ? count * rank : 0;
+	b.dst_in_src = src == ALLREDUCE_EXTENT_BLOCKS ? count * rank : 0;
+	return b;
+}
 
 #define ALLREDUCE_CANCEL_ALL	(1U << 0)
 
@@ -272,7 +418,8 @@ struct allreduce_info_query {
 enum allreduce_cmd {
 	ALLREDUCE_CMD_UNSPEC,
 	/*
-	 * NAME, ID, RANK, MEMBERS and, optionally, LANES, FRAME_MAX, TIMEOUT_MS.
+	 * NAME, ID, RANK, MEMBERS and, optionally, LANES, FRAME_MAX, TIMEOUT_MS,
+	 * GATHER_MAX.
 	 * -EEXIST: there is a ring of this name, or of this id and rank;
 	 * -ENOSPC: there are 256 rings in the netns.
 	 */
@@ -314,6 +461,7 @@ enum allreduce_attr {
 	ALLREDUCE_A_ISA,		/* string, the reduction loops in use */
 	ALLREDUCE_A_STATS,		/* nest of ALLREDUCE_STAT_* (u64 each) */
 	ALLREDUCE_A_LANE,		/* nest of ALLREDUCE_L_*, one for each lane */
+	ALLREDUCE_A_GATHER_MAX,		/* u32, largest vector of the gather path */
 
 	__ALLREDUCE_A_MAX,
 	ALLREDUCE_A_MAX = __ALLREDUCE_A_MAX - 1,
