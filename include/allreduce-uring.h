@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 #define ARU_VERSION_MAJOR	0
-#define ARU_VERSION_MINOR	1
+#define ARU_VERSION_MINOR	2
 #define ARU_VERSION_PATCH	0
 
 #define ARU_DEVICE		"/dev/allreduce"
@@ -70,9 +70,132 @@ const char *aru_state_name(unsigned int state);
 /* Value of a name ("f32", "sum", ...), or -EINVAL. */
 int aru_type_from_name(const char *name);
 int aru_op_from_name(const char *name);
+int aru_collective_from_name(const char *name);
 
 /* Bytes of an element, 0 for an unknown type. */
 unsigned int aru_type_size(unsigned int type);
+
+/* Whether vectors of @type can be reduced with @op; false if either is unknown. */
+bool aru_op_valid(unsigned int op, unsigned int type);
+
+/* ---- the collectives ------------------------------------------------------ */
+
+/*
+ * In a ring of N members, with C for the count of a call, on rank r:
+ *
+ *                   src        dst        in place if          NCCL, MPI
+ *   allreduce       C          C          dst == src           ncclAllReduce,
+ *                                                              MPI_Allreduce
+ *   reduce_scatter  N * C      C          dst == src + r * C   ncclReduceScatter,
+ *                                                              MPI_Reduce_scatter_block
+ *   allgather       C          N * C      src == dst + r * C   ncclAllGather,
+ *                                                              MPI_Allgather
+ *   broadcast       root's: C  C          dst == src           ncclBroadcast,
+ *                   others: 0             on the root          MPI_Bcast
+ *   reduce          C          root's: C  dst == src           ncclReduce,
+ *                              others: 0  on the root          MPI_Reduce
+ *   barrier         0          0                               MPI_Barrier
+ *
+ * Sizes are in elements of the call's type; C is what NCCL calls sendcount of an
+ * all-gather and recvcount of a reduce-scatter, and MPI the count for each member.
+ * There is no MPI_IN_PLACE: equal pointers say the same.
+ *
+ * What they hold: of a reduce_scatter's src, block b (C elements from b * C on) is
+ * for rank b; block b of an allgather's dst comes from rank b.
+ *
+ * Which ranks need which buffer: where the table says 0 the pointer is ignored and
+ * may be NULL (NULL for a barrier); a broadcast's root needs both. With a count of 0
+ * nobody needs any, and the call still matches the other members' calls.
+ *
+ * Alignment: to the element size, no more; pages and cache lines don't matter.
+ *
+ * Overlap: a call is in place as the table says, else its two buffers must not
+ * overlap. src is never written, unless the call is in place.
+ *
+ * Ownership: from submission until its result both buffers belong to the call: src
+ * must not change, dst must not be used, neither may be unmapped. With the result
+ * the kernel has let go of both, whatever the result is. After an error dst is
+ * undefined, and src as it was unless the call was in place.
+ *
+ * Matching: all members make the same calls in the same order, with the same
+ * count, type, operation and root. Where they differ, the member that finds out
+ * gets -EINVAL, the others -ECONNRESET, and the ring is broken.
+ *
+ * Order: a result is always the same bits, on every member and in every run,
+ * whatever the ring's lanes, frames or tunables. Allreduce cuts its vector in N
+ * chunks, equal ones if N divides the count, else of whole 64-byte grains; the
+ * chunks of a reduce_scatter are its blocks. Chunk c is summed from the part of rank
+ * c + 1 on, around the ring, to that of rank c: ((p[c+1] + p[c+2]) + ...) + p[c],
+ * ranks modulo N. A reduce is one chunk, summed from rank root + 1 to root. So a
+ * reduce_scatter of a count C and an allgather of C after it give bit for bit what
+ * an allreduce of N * C gives. f16 and bf16 are added in f32 and rounded to nearest
+ * even at each addition; an average is divided once, at the end.
+ *
+ * Which operations go with which types: aru_op_valid(). ALLREDUCE_AVG divides by N
+ * (ncclAvg). ALLREDUCE_PREMULSUM is a sum in which each member's elements are
+ * multiplied by this member's factor first, and rounded to the type
+ * (ncclRedOpCreatePreMulSum with a factor in host memory): see struct aru_redop.
+ */
+
+/**
+ * struct aru_redop - the factor of a member in ALLREDUCE_PREMULSUM
+ * @type: ALLREDUCE_F32 or ALLREDUCE_F64: which of @factor is set
+ * @factor: any value, NaN and infinities too; @type need not be the vector's. For
+ *	f32, f16 and bf16 it is rounded to f32, in which the product is made
+ *
+ * It goes with one call, on one member: the members' factors may differ, and the
+ * next call's as well. It is read when the call is prepared or made.
+ */
+struct aru_redop {
+	unsigned int type;
+	union {
+		float f32;
+		double f64;
+	} factor;
+};
+
+/* The factor as struct allreduce_call has it; false if its type is neither. */
+static inline bool aru_redop_bits(const struct aru_redop *redop, uint64_t *bits)
+{
+	double factor;
+
+	if (redop->type == ALLREDUCE_F32)
+		factor = (double)redop->factor.f32;
+	else if (redop->type == ALLREDUCE_F64)
+		factor = redop->factor.f64;
+	else
+		return false;
+	memcpy(bits, &factor, sizeof(*bits));
+	return true;
+}
+
+/**
+ * aru_call_init - begin a call
+ * @call: the call: what the other arguments do not give is 0
+ * @collective: enum allreduce_collective
+ * @src: see the table above
+ * @dst: the same
+ * @count: the same
+ * @type: enum allreduce_type
+ * @op: enum allreduce_op, 0 for collectives that do not reduce
+ *
+ * For aru_prep_call() and aru_call(). A value that is too large for its
+ * field becomes one that is refused.
+ */
+static inline void aru_call_init(struct allreduce_call *call,
+				 unsigned int collective, const void *src,
+				 void *dst, uint64_t count, unsigned int type,
+				 unsigned int op)
+{
+	memset(call, 0, sizeof(*call));
+	call->src = (uintptr_t)src;
+	call->dst = (uintptr_t)dst;
+	call->count = count;
+	/* A value that does not fit its byte must not become a valid one. */
+	call->collective = collective > 255 ? 255 : (uint8_t)collective;
+	call->type = type > 255 ? 255 : (uint8_t)type;
+	call->op = op > 255 ? 255 : (uint8_t)op;
+}
 
 /* ---- 1. on the caller's own struct io_uring ------------------------------ */
 
@@ -137,43 +260,34 @@ static inline void aru_prep_attach(struct io_uring_sqe *sqe, int fd,
 	aru_prep_cmd(sqe, fd, ALLREDUCE_URING_ATTACH, &attach, sizeof(attach));
 }
 
-static inline void aru_call_init(struct allreduce_call *call, const void *src,
-				 void *dst, uint64_t count, unsigned int type,
-				 unsigned int op, unsigned int timeout_ms,
-				 uint64_t tag)
-{
-	memset(call, 0, sizeof(*call));
-	call->src = (uintptr_t)src;
-	call->dst = (uintptr_t)dst;
-	call->count = count;
-	call->tag = tag;
-	call->timeout_ms = timeout_ms;
-	call->collective = ALLREDUCE_COLLECTIVE_ALLREDUCE;
-	/* A value that does not fit its byte must not become a valid one. */
-	call->type = type > 255 ? 0 : type;
-	call->op = op > 255 ? 0 : op;
-}
-
 /**
- * aru_prep_allreduce - dst = sum over all members of src
+ * aru_prep_call - any collective
  * @sqe: 128-byte SQE
  * @fd: an attached device
- * @src: this member's @count elements, aligned to the element size
- * @dst: where the result's @count elements go, aligned to the element size;
- *	equal to @src (in place) or not overlapping it
- * @count: elements, the same on every member, 0 to ALLREDUCE_COUNT_MAX
+ * @call: the call, as for the kernel, which judges it; it is copied
+ *
+ * The typed functions below fill @call in from their arguments:
+ *
+ * @src, @dst, @count: buffers and elements: the table in "the collectives" above
  * @type: enum allreduce_type
  * @op: enum allreduce_op
+ * @root: rank of the root
  * @timeout_ms: the job fails with -ETIMEDOUT after so long without progress;
  *	0 takes the ring's time, else ALLREDUCE_TIMEOUT_MS_MIN to _MAX
  * @tag: a name of the caller's choice, for aru_prep_cancel()
  *
- * From submission until its CQE is posted both buffers belong to the kernel:
- * src must not change, dst must not be used, neither may be unmapped. After an
- * error dst is undefined, and src is as it was unless it equals dst.
+ * The CQE's res is 0 or an error; struct allreduce_call lists them. Which field
+ * was refused, and why, is told by aru_prep_info().
  *
- * The CQE's res is 0 or an error; struct allreduce_call lists them.
+ * aru_sqe_set_fixed() and aru_sqe_set_redop() change the SQE afterwards.
  */
+static inline void aru_prep_call(struct io_uring_sqe *sqe, int fd,
+				 const struct allreduce_call *call)
+{
+	aru_prep_cmd(sqe, fd, ALLREDUCE_URING_SUBMIT, call, sizeof(*call));
+}
+
+/* dst = the results over all members' src, on every member. */
 static inline void aru_prep_allreduce(struct io_uring_sqe *sqe, int fd,
 				      const void *src, void *dst, uint64_t count,
 				      unsigned int type, unsigned int op,
@@ -181,34 +295,139 @@ static inline void aru_prep_allreduce(struct io_uring_sqe *sqe, int fd,
 {
 	struct allreduce_call call;
 
-	aru_call_init(&call, src, dst, count, type, op, timeout_ms, tag);
-	aru_prep_cmd(sqe, fd, ALLREDUCE_URING_SUBMIT, &call, sizeof(call));
+	aru_call_init(&call, ALLREDUCE_COLLECTIVE_ALLREDUCE, src, dst, count, type, op);
+	call.timeout_ms = timeout_ms;
+	call.tag = tag;
+	aru_prep_call(sqe, fd, &call);
+}
+
+/* dst = the results over block r of all members' src, on rank r. */
+static inline void aru_prep_reduce_scatter(struct io_uring_sqe *sqe, int fd,
+					   const void *src, void *dst,
+					   uint64_t count, unsigned int type,
+					   unsigned int op,
+					   unsigned int timeout_ms, uint64_t tag)
+{
+	struct allreduce_call call;
+
+	aru_call_init(&call, ALLREDUCE_COLLECTIVE_REDUCE_SCATTER, src, dst, count,
+		      type, op);
+	call.timeout_ms = timeout_ms;
+	call.tag = tag;
+	aru_prep_call(sqe, fd, &call);
+}
+
+/* Block r of dst = the src of rank r, for all r, on every member. */
+static inline void aru_prep_allgather(struct io_uring_sqe *sqe, int fd,
+				      const void *src, void *dst, uint64_t count,
+				      unsigned int type, unsigned int timeout_ms,
+				      uint64_t tag)
+{
+	struct allreduce_call call;
+
+	aru_call_init(&call, ALLREDUCE_COLLECTIVE_ALLGATHER, src, dst, count, type, 0);
+	call.timeout_ms = timeout_ms;
+	call.tag = tag;
+	aru_prep_call(sqe, fd, &call);
+}
+
+/* dst = the root's src, on every member. */
+static inline void aru_prep_broadcast(struct io_uring_sqe *sqe, int fd,
+				      const void *src, void *dst, uint64_t count,
+				      unsigned int type, unsigned int root,
+				      unsigned int timeout_ms, uint64_t tag)
+{
+	struct allreduce_call call;
+
+	aru_call_init(&call, ALLREDUCE_COLLECTIVE_BROADCAST, src, dst, count, type, 0);
+	call.root = root;
+	call.timeout_ms = timeout_ms;
+	call.tag = tag;
+	aru_prep_call(sqe, fd, &call);
+}
+
+/* dst = the results over all members' src, on the root. */
+static inline void aru_prep_reduce(struct io_uring_sqe *sqe, int fd,
+				   const void *src, void *dst, uint64_t count,
+				   unsigned int type, unsigned int op,
+				   unsigned int root, unsigned int timeout_ms,
+				   uint64_t tag)
+{
+	struct allreduce_call call;
+
+	aru_call_init(&call, ALLREDUCE_COLLECTIVE_REDUCE, src, dst, count, type, op);
+	call.root = root;
+	call.timeout_ms = timeout_ms;
+	call.tag = tag;
+	aru_prep_call(sqe, fd, &call);
+}
+
+/* Ends on no member before it was submitted on all of them. */
+static inline void aru_prep_barrier(struct io_uring_sqe *sqe, int fd,
+				    unsigned int timeout_ms, uint64_t tag)
+{
+	struct allreduce_call call;
+
+	aru_call_init(&call, ALLREDUCE_COLLECTIVE_BARRIER, NULL, NULL, 0, 0, 0);
+	call.timeout_ms = timeout_ms;
+	call.tag = tag;
+	aru_prep_call(sqe, fd, &call);
+}
+
+/* The call in an SQE that aru_prep_call() or a typed function has prepared. */
+static inline void aru_sqe_get_call(const struct io_uring_sqe *sqe,
+				    struct allreduce_call *call)
+{
+	memcpy(call, (const char *)sqe + ARU_SQE_BYTES - ARU_SQE_CMD_BYTES,
+	       sizeof(*call));
+}
+
+static inline void aru_sqe_set_call(struct io_uring_sqe *sqe,
+				    const struct allreduce_call *call)
+{
+	memcpy((char *)sqe + ARU_SQE_BYTES - ARU_SQE_CMD_BYTES, call, sizeof(*call));
 }
 
 /**
- * aru_prep_allreduce_fixed - the same with a buffer registered with io_uring
- * @sqe: as for aru_prep_allreduce(), and so on to @tag
+ * aru_sqe_set_fixed - say that a prepared call uses a registered buffer
+ * @sqe: a prepared collective
  * @fixed: ALLREDUCE_CALL_FIXED_SRC, ALLREDUCE_CALL_FIXED_DST or both: which
- *	of the two buffers lies in registered buffer @buf_index
+ *	of the two lies in registered buffer @buf_index
  * @buf_index: index as in io_uring_register_buffers()
  *
  * What lies in the registered buffer is not pinned for the job.
  */
-static inline void aru_prep_allreduce_fixed(struct io_uring_sqe *sqe, int fd,
-					    const void *src, void *dst,
-					    uint64_t count, unsigned int type,
-					    unsigned int op,
-					    unsigned int timeout_ms,
-					    uint64_t tag, unsigned int fixed,
-					    uint16_t buf_index)
+static inline void aru_sqe_set_fixed(struct io_uring_sqe *sqe, unsigned int fixed,
+				     uint16_t buf_index)
 {
 	struct allreduce_call call;
 
-	aru_call_init(&call, src, dst, count, type, op, timeout_ms, tag);
-	call.flags = fixed;
-	aru_prep_cmd(sqe, fd, ALLREDUCE_URING_SUBMIT, &call, sizeof(call));
+	aru_sqe_get_call(sqe, &call);
+	call.flags |= fixed;
+	aru_sqe_set_call(sqe, &call);
 	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
 	sqe->buf_index = buf_index;
+}
+
+/**
+ * aru_sqe_set_redop - give a prepared call its factor
+ * @sqe: a prepared collective with ALLREDUCE_PREMULSUM, whose factor is 0 so far
+ * @redop: the factor; it is copied
+ *
+ * With a @redop->type that is neither f32 nor f64 the kernel will refuse the call:
+ * its operation becomes an unknown one.
+ */
+static inline void aru_sqe_set_redop(struct io_uring_sqe *sqe,
+				     const struct aru_redop *redop)
+{
+	struct allreduce_call call;
+	uint64_t bits = 0;
+
+	aru_sqe_get_call(sqe, &call);
+	if (!aru_redop_bits(redop, &bits))
+		call.op = 255;
+	call.factor = bits;
+	aru_sqe_set_call(sqe, &call);
 }
 
 /**
@@ -264,7 +483,7 @@ struct aru_request;
  * @device: path of the device; NULL is ARU_DEVICE
  * @depth: jobs that the kernel holds at a time, 1 to ARU_DEPTH_MAX; 0 is
  *	ARU_DEPTH_DEFAULT. More requests than that may be made: see
- *	aru_iallreduce().
+ *	aru_icall().
  * @close_timeout_ms: how long aru_close() waits for the kernel to let go of
  *	canceled requests; 0 is ARU_CLOSE_TIMEOUT_MS_DEFAULT
  */
@@ -349,40 +568,61 @@ int aru_info(struct aru *aru, struct allreduce_info *info, size_t size);
 int aru_ring_error(struct aru *aru, int *error, const char **text);
 
 /**
- * struct aru_call_opts - options of aru_allreduce() and aru_iallreduce()
+ * aru_refusal - why a call was refused
+ * @aru: the context
+ *
+ * For a call that ended with -EINVAL, -ENOMEM or -EFAULT: the field, its
+ * value and its range, or the limit that was reached, with what was needed. The
+ * text is the library's if the call did not get as far as the kernel, else the
+ * kernel's, which is asked for it now.
+ *
+ * Return: the text about the call that was refused last (of several that the kernel
+ * refused, the last it has seen), "" if none was or the kernel could not be asked;
+ * never NULL. Valid until the next call with @aru. What broke a ring is told by
+ * aru_ring_error() instead.
+ */
+const char *aru_refusal(struct aru *aru);
+
+/**
+ * struct aru_call_opts - options of a typed call
  * @sz: size of this struct
  * @timeout_ms: the job fails with -ETIMEDOUT after so long without progress;
  *	ALLREDUCE_TIMEOUT_MS_MIN to _MAX; 0 takes the ring's time
+ * @redop: the factor, with ALLREDUCE_PREMULSUM, and only then; it is copied
  */
 struct aru_call_opts {
 	size_t sz;
 	unsigned int timeout_ms;
+	const struct aru_redop *redop;
 };
 
 /**
- * aru_allreduce - dst = sum over all members of src, and wait for it
+ * aru_call - any collective, and wait for it
  * @aru: the context
- * @src: this member's @count elements, aligned to the element size
- * @dst: where the result's @count elements go, aligned to the element size;
- *	equal to @src (in place) or not overlapping it
- * @count: elements, the same on every member, 0 to ALLREDUCE_COUNT_MAX; at 0
- *	both pointers may be NULL
+ * @call: the call, as made by aru_call_init(); tag and flags, which are the
+ *	library's own, must be 0
+ *
+ * The wait is bounded by the job's timeout without progress, which the kernel
+ * watches. When the call returns, the kernel has let go of both buffers, whatever
+ * the result.
+ *
+ * The typed functions below make the call from their arguments:
+ *
+ * @src, @dst, @count: buffers and elements: the table in "the collectives" above
  * @type: enum allreduce_type
  * @op: enum allreduce_op
+ * @root: rank of the root, 0 to size - 1
  * @opts: options, or NULL
  *
- * Every member must make the same calls in the same order. The wait is bounded
- * by the job's timeout without progress, which the kernel watches. When the
- * call returns, the kernel has let go of both buffers, whatever the result;
- * after an error dst is undefined, and src as it was unless it equals dst.
- *
  * Return: 0, or
- *   -EINVAL		an argument is out of range (found before submission), or
+ *   -EINVAL		an argument is out of range: aru_refusal() tells which; or
  *			the members' calls differ, which breaks the ring: on the
  *			member that finds out, the others get -ECONNRESET
+ *   -E2BIG		opts has a field set that this library doesn't know
  *   -EFAULT		a buffer is not mapped, or dst is not writable
  *   -ENOMEM		no memory, or RLIMIT_MEMLOCK, against which all counts that
- *			the user has pinned, does not allow pinning the buffers
+ *			the user has pinned, does not allow pinning the buffers:
+ *			aru_refusal() tells what was needed, and the limit
  *   -ENOTCONN		the ring is not up
  *   -EPIPE		the ring was broken before: see aru_ring_error()
  *   -ETIMEDOUT		no progress for timeout_ms
@@ -392,13 +632,39 @@ struct aru_call_opts {
  *   -ENOTRECOVERABLE	the context's io_uring fails: only now the buffers may
  *			still belong to the kernel, until aru_close() returns 0
  */
+int aru_call(struct aru *aru, const struct allreduce_call *call);
+
+/* dst = the results over all members' src, on every member. */
 int aru_allreduce(struct aru *aru, const void *src, void *dst, uint64_t count,
 		  unsigned int type, unsigned int op,
 		  const struct aru_call_opts *opts);
 
+/* dst = the results over block r of all members' src, on rank r. */
+int aru_reduce_scatter(struct aru *aru, const void *src, void *dst,
+		       uint64_t count, unsigned int type, unsigned int op,
+		       const struct aru_call_opts *opts);
+
+/* Block r of dst = the src of rank r, for all r, on every member. */
+int aru_allgather(struct aru *aru, const void *src, void *dst, uint64_t count,
+		  unsigned int type, const struct aru_call_opts *opts);
+
+/* dst = the root's src, on every member. */
+int aru_broadcast(struct aru *aru, const void *src, void *dst, uint64_t count,
+		  unsigned int type, unsigned int root,
+		  const struct aru_call_opts *opts);
+
+/* dst = the results over all members' src, on the root. */
+int aru_reduce(struct aru *aru, const void *src, void *dst, uint64_t count,
+	       unsigned int type, unsigned int op, unsigned int root,
+	       const struct aru_call_opts *opts);
+
+/* Returns on no member before it was called on all of them. */
+int aru_barrier(struct aru *aru, const struct aru_call_opts *opts);
+
 /**
- * aru_iallreduce - start an all-reduce
- * @aru: the context, and so on to @opts: as for aru_allreduce()
+ * aru_icall - start any collective
+ * @aru: the context
+ * @call: as for aru_call(); it is copied
  * @req: handle for aru_wait() or aru_test(), one of which must end it
  *
  * Does not wait. Both buffers belong to the request until aru_wait() or
@@ -410,12 +676,32 @@ int aru_allreduce(struct aru *aru, const void *src, void *dst, uint64_t count,
  * than depth requests should come by (aru_test(), aru_wait()) while it computes,
  * or other members wait for it.
  *
- * Return: 0, or -EINVAL, -ENOMEM, -E2BIG without a request having been made.
- * What the kernel has to say comes from aru_wait().
+ * The typed functions below differ from those above in @req only.
+ *
+ * Return: 0, or -EINVAL, -ENOMEM, -E2BIG without a request having been made, and
+ * with NULL in *@req. What the kernel has to say comes from aru_wait().
  */
+int aru_icall(struct aru *aru, const struct allreduce_call *call,
+	      struct aru_request **req);
+
 int aru_iallreduce(struct aru *aru, const void *src, void *dst, uint64_t count,
 		   unsigned int type, unsigned int op,
 		   const struct aru_call_opts *opts, struct aru_request **req);
+int aru_ireduce_scatter(struct aru *aru, const void *src, void *dst,
+			uint64_t count, unsigned int type, unsigned int op,
+			const struct aru_call_opts *opts,
+			struct aru_request **req);
+int aru_iallgather(struct aru *aru, const void *src, void *dst, uint64_t count,
+		   unsigned int type, const struct aru_call_opts *opts,
+		   struct aru_request **req);
+int aru_ibroadcast(struct aru *aru, const void *src, void *dst, uint64_t count,
+		   unsigned int type, unsigned int root,
+		   const struct aru_call_opts *opts, struct aru_request **req);
+int aru_ireduce(struct aru *aru, const void *src, void *dst, uint64_t count,
+		unsigned int type, unsigned int op, unsigned int root,
+		const struct aru_call_opts *opts, struct aru_request **req);
+int aru_ibarrier(struct aru *aru, const struct aru_call_opts *opts,
+		 struct aru_request **req);
 
 /**
  * aru_wait - wait for a request to end
@@ -426,7 +712,7 @@ int aru_iallreduce(struct aru *aru, const void *src, void *dst, uint64_t count,
  * Return: -ETIME if the time ran out: the request goes on, the handle is still
  * valid and the buffers still belong to it. The same goes for -ENOTRECOVERABLE:
  * the context's io_uring itself fails (its descriptor was closed, say), and only
- * aru_close() is left. Else the request's result, as listed for aru_allreduce():
+ * aru_close() is left. Else the request's result, as listed for aru_call():
  * the handle is gone, the buffers are free.
  */
 int aru_wait(struct aru_request *req, int timeout_ms);
@@ -462,9 +748,10 @@ int aru_cancel(struct aru_request *req);
  * Pins the areas until aru_unregister_buffers() or aru_close(); they count
  * against RLIMIT_MEMLOCK, together with all else that the user has pinned. An
  * area must stay mapped as it is: what is mapped in its place later is not what
- * is registered. A later call uses them by itself if its src and dst
- * lie in one of them; if they lie in two different ones, dst's is used and src
- * is pinned for the job. So it pays to cut src and dst from one area.
+ * is registered. A later call uses them by itself if all of its src and its dst,
+ * as far as it has them, lie in one of them; if they lie in two different ones,
+ * dst's is used and src is pinned for the job. So it pays to cut src and dst from
+ * one area.
  *
  * Return: 0; -EBUSY if buffers are registered already; -EINVAL; -EFAULT if an
  * area is too large or not mapped; -ENOMEM if RLIMIT_MEMLOCK does not allow it.
@@ -605,6 +892,11 @@ const char *aru_nl_error_text(const struct aru_nl *nl);
  *	multiple of 64, the same on every member; 0 leaves it to the kernel
  * @timeout_ms: a job without progress for so long fails;
  *	ALLREDUCE_TIMEOUT_MS_MIN to _MAX; 0 leaves it to the kernel
+ * @has_gather_max: take @gather_max; else it is left to the kernel
+ * @gather_max: bytes of a vector up to which an allreduce has half the latency:
+ *	every member's whole vector goes around, and each member sums by itself, to
+ *	the same bits. 0 (none but empty ones) to ALLREDUCE_GATHER_MAX_MAX, the same on every
+ *	member
  */
 struct aru_ring_config {
 	size_t sz;
@@ -617,6 +909,8 @@ struct aru_ring_config {
 	unsigned int lanes;
 	unsigned int frame_max;
 	unsigned int timeout_ms;
+	bool has_gather_max;
+	unsigned int gather_max;
 };
 
 /**
@@ -715,6 +1009,7 @@ struct aru_lane {
  * @n_lanes: lanes
  * @lanes: @n_lanes of them
  * @stats: counters summed over the lanes, by ALLREDUCE_STAT_*
+ * @gather_max: bytes of the largest vector of the gather path
  */
 struct aru_ring {
 	size_t sz;
@@ -736,6 +1031,7 @@ struct aru_ring {
 	unsigned int n_lanes;
 	struct aru_lane *lanes;
 	uint64_t stats[ARU_STAT_SLOTS];
+	uint32_t gather_max;
 };
 
 /**

@@ -2,7 +2,7 @@
 /*
  * The context: an io_uring, an attached device, and requests on it.
  *
- *   iallreduce        room in the kernel            CQE           wait, test
+ *     icall           room in the kernel            CQE           wait, test
  *  -----------> QUEUED ------------------> SUBMITTED -----> DONE ----------> freed
  *                  |                                         ^
  *                  +------------ cancel, close --------------+
@@ -14,6 +14,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -98,6 +100,9 @@ struct command {
  * @buffers: registered buffers
  * @n_buffers: how many
  * @info: the last answer, whose text aru_ring_error() gives out
+ * @kernel_refused: the call that was refused last was by the kernel, which is to
+ *	be asked for the reason
+ * @refusal: the reason why the library refused the last one that it did
  */
 struct aru {
 	struct io_uring uring;
@@ -115,9 +120,17 @@ struct aru {
 	struct iovec *buffers;
 	unsigned int n_buffers;
 	struct allreduce_info info;
+	bool kernel_refused;
+	char refusal[ARU_ERROR_TEXT_SIZE];
 };
 
 /* ---- the io_uring -------------------------------------------------------- */
+
+/* Errors of which the kernel may have more to say, in struct allreduce_info. */
+static bool is_refusal(int res)
+{
+	return res == -EINVAL || res == -ENOMEM || res == -EFAULT;
+}
 
 static void complete(struct aru *aru, const struct io_uring_cqe *cqe)
 {
@@ -129,6 +142,8 @@ static void complete(struct aru *aru, const struct io_uring_cqe *cqe)
 	op->done = true;
 	op->res = cqe->res;
 	if (op->is_request) {
+		if (is_refusal(cqe->res))
+			aru->kernel_refused = true;
 		((struct aru_request *)op)->state = REQUEST_DONE;
 		aru->submitted--;
 		return;
@@ -546,6 +561,27 @@ ARU_API int aru_ring_error(struct aru *aru, int *error, const char **text)
 	return ret;
 }
 
+ARU_API const char *aru_refusal(struct aru *aru)
+{
+	if (!aru->kernel_refused)
+		return aru->refusal;
+	if (run_info(aru))
+		return "";
+	aru->info.refusal[sizeof(aru->info.refusal) - 1] = '\0';
+	return aru->info.refusal;
+}
+
+int aru_refuse(struct aru *aru, int error, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(aru->refusal, sizeof(aru->refusal), fmt, ap);
+	va_end(ap);
+	aru->kernel_refused = false;
+	return error;
+}
+
 /* ---- requests ------------------------------------------------------------ */
 
 static bool inside(const struct iovec *iov, uint64_t addr, uint64_t bytes)
@@ -556,72 +592,50 @@ static bool inside(const struct iovec *iov, uint64_t addr, uint64_t bytes)
 	       bytes <= iov->iov_len - (addr - base);
 }
 
-/* Use a registered buffer that both lie in, or else one that dst, or src, does. */
-static void choose_buffer(struct aru *aru, struct aru_request *req, uint64_t bytes)
+/* Use a registered buffer that all lies in, or else one that dst, or src, does. */
+static void choose_buffer(struct aru *aru, struct aru_request *req)
 {
-	unsigned int i, flags;
+	struct allreduce_call *call = &req->call;
+	unsigned int bytes = aru_type_size(call->type), i, flags, all = 0;
+	struct allreduce_buffers b;
 
-	if (!bytes)
-		return;
-	/* Until one holds both. */
-	for (i = 0; i < aru->n_buffers && req->call.flags != ALLREDUCE_CALL_FLAGS; i++) {
+	b = allreduce_buffers(call->collective, call->count, aru->rank, aru->size,
+			      call->root);
+	if (b.src)
+		all |= ALLREDUCE_CALL_FIXED_SRC;
+	if (b.dst)
+		all |= ALLREDUCE_CALL_FIXED_DST;
+	for (i = 0; i < aru->n_buffers && call->flags != all; i++) {
 		flags = 0;
-		if (inside(&aru->buffers[i], req->call.src, bytes))
-			flags |= ALLREDUCE_CALL_FIXED_SRC;
-		if (inside(&aru->buffers[i], req->call.dst, bytes))
-			flags |= ALLREDUCE_CALL_FIXED_DST;
+		if (inside(&aru->buffers[i], call->src, b.src * bytes))
+			flags |= ALLREDUCE_CALL_FIXED_SRC & all;
+		if (inside(&aru->buffers[i], call->dst, b.dst * bytes))
+			flags |= ALLREDUCE_CALL_FIXED_DST & all;
 		/* DST is the higher bit, so this is the order of preference. */
-		if (flags > req->call.flags) {
-			req->call.flags = flags;
+		if (flags > call->flags) {
+			call->flags = flags;
 			req->buf_index = i;
 		}
 	}
 }
 
-static bool overlap(uint64_t a, uint64_t b, uint64_t bytes)
+ARU_API int aru_icall(struct aru *aru, const struct allreduce_call *call,
+		      struct aru_request **out)
 {
-	return a != b && (a < b ? b - a : a - b) < bytes;
-}
-
-static int check_call(const void *src, const void *dst, uint64_t count,
-		      unsigned int type, unsigned int op, unsigned int timeout_ms)
-{
-	uint64_t s = (uintptr_t)src, d = (uintptr_t)dst;
-	unsigned int bytes = aru_type_size(type);
-
-	if (!bytes || !aru_op_name(op) || count > ALLREDUCE_COUNT_MAX)
-		return -EINVAL;
-	if (timeout_ms && (timeout_ms < ALLREDUCE_TIMEOUT_MS_MIN ||
-			   timeout_ms > ALLREDUCE_TIMEOUT_MS_MAX))
-		return -EINVAL;
-	if (s % bytes || d % bytes || overlap(s, d, count * bytes))
-		return -EINVAL;
-	return 0;
-}
-
-ARU_API int aru_iallreduce(struct aru *aru, const void *src, void *dst,
-			   uint64_t count, unsigned int type, unsigned int op,
-			   const struct aru_call_opts *user,
-			   struct aru_request **out)
-{
-	struct aru_call_opts opts;
+	char text[ARU_ERROR_TEXT_SIZE];
 	struct aru_request *req;
-	int ret;
 
 	*out = NULL;
-	ret = aru_opts_copy(&opts, sizeof(opts), user);
-	if (!ret)
-		ret = check_call(src, dst, count, type, op, opts.timeout_ms);
-	if (ret)
-		return ret;
+	if (aru_call_check(call, aru->rank, aru->size, text, sizeof(text)))
+		return aru_refuse(aru, -EINVAL, "%s", text);
 	req = calloc(1, sizeof(*req));
 	if (!req)
-		return -ENOMEM;
+		return aru_refuse(aru, -ENOMEM, "no memory for a request");
 	req->aru = aru;
 	req->op.is_request = true;
-	aru_call_init(&req->call, src, dst, count, type, op, opts.timeout_ms,
-		      ++aru->tag);
-	choose_buffer(aru, req, count * aru_type_size(type));
+	req->call = *call;
+	req->call.tag = ++aru->tag;
+	choose_buffer(aru, req);
 	req->next = aru->requests;
 	if (req->next)
 		req->next->prev = req;
@@ -665,14 +679,11 @@ ARU_API int aru_test(struct aru_request *req)
 	return ret ? ret : finish(req);
 }
 
-ARU_API int aru_allreduce(struct aru *aru, const void *src, void *dst,
-			  uint64_t count, unsigned int type, unsigned int op,
-			  const struct aru_call_opts *opts)
+ARU_API int aru_call(struct aru *aru, const struct allreduce_call *call)
 {
 	struct aru_request *req;
-	int ret;
+	int ret = aru_icall(aru, call, &req);
 
-	ret = aru_iallreduce(aru, src, dst, count, type, op, opts, &req);
 	return ret ? ret : aru_wait(req, -1);
 }
 

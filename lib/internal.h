@@ -30,6 +30,21 @@ void aru_phrase(char *text, size_t size, const char *fmt, ...);
 /* Milliseconds of CLOCK_MONOTONIC. */
 uint64_t aru_now_ms(void);
 
+/* call.c APIs: */
+
+/*
+ * Whether a member of @rank in a ring of @size may make this call; tag and flags
+ * are still 0. 0 or -EINVAL, with the field, its value and its range in @text.
+ */
+int aru_call_check(const struct allreduce_call *call, unsigned int rank,
+		   unsigned int size, char *text, size_t text_size);
+
+/* context.c APIs: */
+
+/* Keeps why a call is refused, for aru_refusal(); returns @error. */
+__attribute__((format(printf, 3, 4)))
+int aru_refuse(struct aru *aru, int error, const char *fmt, ...);
+
 /* member.c APIs: */
 bool aru_name_valid(const char *name);
 

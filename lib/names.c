@@ -65,14 +65,50 @@ ARU_API int aru_op_from_name(const char *text)
 	return -EINVAL;
 }
 
+static bool is_float(unsigned int type)
+{
+	switch (type) {
+#define X(NAME, name, value, bytes)	case value: return true;
+	ALLREDUCE_FOR_EACH_FLOAT(X)
+#undef X
+	}
+	return false;
+}
+
+ARU_API bool aru_op_valid(unsigned int op, unsigned int type)
+{
+	if (!aru_type_size(type))
+		return false;
+	switch (op) {
+#define X(NAME, name, value)	case value:
+	ALLREDUCE_FOR_EACH_ARITHMETIC_OP(X)
+		return true;
+	ALLREDUCE_FOR_EACH_BITWISE_OP(X)
+		return !is_float(type);
+	ALLREDUCE_FOR_EACH_SCALED_OP(X)
+		return is_float(type);
+#undef X
+	}
+	return false;
+}
+
 ARU_API const char *aru_collective_name(unsigned int collective)
 {
 	switch (collective) {
-#define X(NAME, name, value)	case value: return #name;
+#define X(NAME, name, value, src, dst, reduces)	case value: return #name;
 	ALLREDUCE_FOR_EACH_COLLECTIVE(X)
 #undef X
 	}
 	return NULL;
+}
+
+ARU_API int aru_collective_from_name(const char *text)
+{
+#define X(NAME, name, value, src, dst, reduces) \
+	if (!strcmp(text, #name)) return value;
+	ALLREDUCE_FOR_EACH_COLLECTIVE(X)
+#undef X
+	return -EINVAL;
 }
 
 ARU_API const char *aru_stat_name(unsigned int stat)
@@ -127,7 +163,7 @@ static const struct {
 	{ EINVAL, "an argument is out of range, or the members' calls differ" },
 	{ ENODEV, "no such ring in this network namespace" },
 	{ ENOENT, "the kernel has no allreduce interface: is the module loaded?" },
-	{ ENOMEM, "no memory, or RLIMIT_MEMLOCK (ulimit -l) is too small to pin the buffers" },
+	{ ENOMEM, "no memory, or RLIMIT_MEMLOCK (ulimit -l) is too small to pin the buffers: aru_refusal() tells which" },
 	{ ENOSYS, "io_uring is not available: the kernel lacks it, or a seccomp filter or the sysctl kernel.io_uring_disabled denies it" },
 	{ ENOSPC, "no room: a network namespace holds no more rings" },
 	{ ENOTCONN, "the ring is not up" },

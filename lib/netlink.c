@@ -179,6 +179,8 @@ static const char *attr_name(int type)
 		return "frame-max";
 	case ALLREDUCE_A_TIMEOUT_MS:
 		return "timeout";
+	case ALLREDUCE_A_GATHER_MAX:
+		return "gather";
 	case ALLREDUCE_A_CONNECT_TIMEOUT_MS:
 		return "connect timeout";
 	case ALLREDUCE_A_MEMBERS:

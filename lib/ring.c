@@ -70,7 +70,9 @@ int aru_ring_add_fill(struct nl_msg *msg, const struct aru_ring_config *config)
 	    (config->frame_max &&
 	     nla_put_u32(msg, ALLREDUCE_A_FRAME_MAX, config->frame_max)) ||
 	    (config->timeout_ms &&
-	     nla_put_u32(msg, ALLREDUCE_A_TIMEOUT_MS, config->timeout_ms)))
+	     nla_put_u32(msg, ALLREDUCE_A_TIMEOUT_MS, config->timeout_ms)) ||
+	    (config->has_gather_max &&
+	     nla_put_u32(msg, ALLREDUCE_A_GATHER_MAX, config->gather_max)))
 		return -ENOMEM;
 	return put_members(msg, config);
 }
@@ -266,6 +268,7 @@ static void parse_scalars(struct nlattr **tb, struct aru_ring *ring)
 	parse_u32(tb[ALLREDUCE_A_LANES], &ring->n_lanes);
 	parse_u32(tb[ALLREDUCE_A_FRAME_MAX], &ring->frame_max);
 	parse_u32(tb[ALLREDUCE_A_TIMEOUT_MS], &ring->timeout_ms);
+	parse_u32(tb[ALLREDUCE_A_GATHER_MAX], &ring->gather_max);
 	parse_u32(tb[ALLREDUCE_A_STATE], &ring->state);
 	parse_u32(tb[ALLREDUCE_A_ERROR], &error);
 	ring->error = (int32_t)error;
