@@ -6,6 +6,7 @@
 #include <json-c/json.h>
 
 #include "../common.h"
+#include "reference.h"
 
 #define EXIT_WRONG	3
 
@@ -19,8 +20,12 @@
  * @iterations: timed jobs for each column
  * @warmup: jobs before them
  * @checks: checked jobs for each column
+ * @collective: enum allreduce_collective, 0 for all of them
  * @type: enum allreduce_type, 0 for all of them
- * @op: enum allreduce_op, 0 for all of them
+ * @op: enum allreduce_op, 0 for all of them that there are for a type
+ * @root: rank of the root
+ * @all_roots: every rank is the root in turn
+ * @misaligned: elements from a page's start to where buffers start
  * @in_flight: jobs under way at a time, each with buffers of its own
  * @registered: use registered buffers
  * @seed: of the data
@@ -38,8 +43,12 @@ struct options {
 	uint64_t iterations;
 	uint64_t warmup;
 	uint64_t checks;
+	unsigned int collective;
 	unsigned int type;
 	unsigned int op;
+	uint64_t root;
+	bool all_roots;
+	uint64_t misaligned;
 	uint64_t in_flight;
 	bool registered;
 	uint64_t seed;
@@ -50,30 +59,16 @@ struct options {
 };
 
 /**
- * struct job - what the data of one vector depend on, apart from the rank
- * @seed: of the run
- * @count: elements
- * @type: enum allreduce_type
- * @op: enum allreduce_op
- * @iteration: number of the vector
- */
-struct job {
-	uint64_t seed;
-	uint64_t count;
-	unsigned int type;
-	unsigned int op;
-	uint64_t iteration;
-};
-
-/**
  * struct column - figures of one half of a row
  * @time_us: time of a job, mean over the iterations and the members
- * @algbw: vector bytes a second, in GB/s
- * @busbw: @algbw times 2 (size - 1) / size
+ * @algbw: row bytes a second, in GB/s
+ * @busbw: @algbw times the collective's factor, as nccl-tests has them
+ * @checked: the figures from here to @differ are known
  * @wrong: wrong elements on all members
  * @wrong_here: wrong elements on this member
- * @digest: of the checked results
- * @differ: the members' digests differ
+ * @digest: of the checked results; where members get different ones the sum of
+ *	the members' digests
+ * @differ: the members' digests differ, and should not
  * @has_stats: @stats is known
  * @stats: what the timed jobs added to the module's counters here
  */
@@ -81,6 +76,7 @@ struct column {
 	double time_us;
 	double algbw;
 	double busbw;
+	bool checked;
 	uint64_t wrong;
 	uint64_t wrong_here;
 	uint64_t digest;
@@ -91,44 +87,50 @@ struct column {
 
 /**
  * struct row - one line of the table
- * @bytes: of the vector
- * @count: elements
- * @type: enum allreduce_type
- * @op: enum allreduce_op
+ * @bytes: of the larger one of a member's buffers, of all members' blocks
+ * @count: elements, as in struct allreduce_call
+ * @collective: enum allreduce_collective
+ * @type: enum allreduce_type, 0 for a barrier
+ * @op: enum allreduce_op, 0 if the collective has none
+ * @root: rank of the root, 0 if the collective has none
  * @out_of_place: the left half
- * @in_place: the right half
+ * @in_place: the right half, nothing for a barrier
  */
 struct row {
 	uint64_t bytes;
 	uint64_t count;
+	unsigned int collective;
 	unsigned int type;
 	unsigned int op;
+	unsigned int root;
 	struct column out_of_place;
 	struct column in_place;
 };
 
+/**
+ * struct traits - what the table of collectives says of one
+ * @has_vectors: has a type and a count
+ * @has_op: has an operation
+ * @has_root: has a root
+ * @has_blocks: the larger buffer has a block for each member
+ */
+struct traits {
+	bool has_vectors;
+	bool has_op;
+	bool has_root;
+	bool has_blocks;
+};
+
+/* Elements from a page's start that buffers may begin at: less than a page of any. */
+#define MISALIGNED_MAX	511
+
 /* options.c APIs: */
+
+/* All false for an unknown collective. */
+struct traits traits_of(unsigned int collective);
 
 /* Exit code, or -1 to go on. */
 int options_parse(struct options *options, int argc, char **argv);
-
-/* reference.c APIs: */
-
-/* False if this program has no reference for a pair. */
-bool reference_known(unsigned int type, unsigned int op);
-
-/* Rank @rank's contribution to @job. */
-void reference_fill(const struct job *job, unsigned int rank, void *dst);
-
-/* Elements of @result that are not, bit for bit, the sum in the ring's order. */
-uint64_t reference_check(const struct job *job, unsigned int size,
-			 unsigned int lanes, const void *result);
-
-/* Elements of @src that are not what reference_fill() put there. */
-uint64_t reference_check_src(const struct job *job, unsigned int rank,
-			     const void *src);
-
-uint64_t reference_digest(uint64_t digest, const void *data, uint64_t bytes);
 
 /* run.c APIs: */
 

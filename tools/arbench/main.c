@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * arbench - time all-reduce on a ring, and check every element of the results
+ * arbench - time collectives on a ring, and check every element of the results
  *
  * One process for each member, with the same options.
  */
@@ -16,24 +16,93 @@ static uint64_t next_size(const struct options *options, uint64_t bytes)
 	       bytes * options->factor;
 }
 
-static int run_pair(struct run *run, struct report *report,
-		    const struct options *options, unsigned int type, unsigned int op)
+static int run_one(struct run *run, struct report *report, const struct row *what,
+		   uint64_t count)
 {
-	uint64_t bytes;
+	struct row row = *what;
 	int ret;
 
-	for (bytes = options->min_bytes; bytes; bytes = next_size(options, bytes)) {
-		struct row row = {
-			.count = bytes / aru_type_size(type),
-			.type = type,
-			.op = op,
-		};
+	row.count = count;
+	row.bytes = count * aru_type_size(row.type) *
+		    (traits_of(row.collective).has_blocks ? run_info(run)->size : 1);
+	ret = run_row(run, &row);
+	if (!ret)
+		report_row(report, &row);
+	return ret;
+}
 
-		row.bytes = row.count * aru_type_size(type);
-		ret = run_row(run, &row);
+static int run_sizes(struct run *run, struct report *report,
+		     const struct options *options, const struct row *what)
+{
+	bool has_blocks = traits_of(what->collective).has_blocks;
+	uint64_t element = aru_type_size(what->type), bytes;
+	int ret;
+
+	if (has_blocks)
+		element *= run_info(run)->size;
+	for (bytes = options->min_bytes; bytes; bytes = next_size(options, bytes)) {
+		ret = run_one(run, report, what, bytes / element);
 		if (ret)
 			return ret;
-		report_row(report, &row);
+	}
+	return EXIT_OK;
+}
+
+static int run_roots(struct run *run, struct report *report,
+		     const struct options *options, struct row *what)
+{
+	unsigned int root;
+	int ret;
+
+	what->root = 0;
+	if (!traits_of(what->collective).has_root)
+		return run_sizes(run, report, options, what);
+	for (root = 0; root < run_info(run)->size; root++) {
+		if (!options->all_roots && options->root != root)
+			continue;
+		what->root = root;
+		ret = run_sizes(run, report, options, what);
+		if (ret)
+			return ret;
+	}
+	return EXIT_OK;
+}
+
+static int run_ops(struct run *run, struct report *report,
+		   const struct options *options, struct row *what)
+{
+	unsigned int op;
+	int ret;
+
+	what->op = 0;
+	if (!traits_of(what->collective).has_op)
+		return run_roots(run, report, options, what);
+	for (op = 1; op < 256; op++) {
+		if (!aru_op_valid(op, what->type) || (options->op && options->op != op))
+			continue;
+		what->op = op;
+		ret = run_roots(run, report, options, what);
+		if (ret)
+			return ret;
+	}
+	return EXIT_OK;
+}
+
+static int run_types(struct run *run, struct report *report,
+		     const struct options *options, struct row *what)
+{
+	unsigned int type;
+	int ret;
+
+	if (!traits_of(what->collective).has_vectors)
+		return run_one(run, report, what, 0);
+	for (type = 1; type < 256; type++) {
+		if (!aru_type_name(type) || (options->type && options->type != type))
+			continue;
+		what->type = type;
+		ret = run_ops(run, report, options, what);
+		if (ret)
+			return ret;
 	}
 	return EXIT_OK;
 }
@@ -41,19 +110,18 @@ static int run_pair(struct run *run, struct report *report,
 static int run_all(struct run *run, struct report *report,
 		   const struct options *options)
 {
-	unsigned int type, op;
+	unsigned int collective;
 	int ret;
 
-	for (type = 1; type < 256; type++) {
-		if (!aru_type_name(type) || (options->type && options->type != type))
+	for (collective = 1; collective < 256; collective++) {
+		struct row what = { .collective = collective };
+
+		if (!aru_collective_name(collective) ||
+		    (options->collective && options->collective != collective))
 			continue;
-		for (op = 1; op < 256; op++) {
-			if (!aru_op_name(op) || (options->op && options->op != op))
-				continue;
-			ret = run_pair(run, report, options, type, op);
-			if (ret)
-				return ret;
-		}
+		ret = run_types(run, report, options, &what);
+		if (ret)
+			return ret;
 	}
 	return EXIT_OK;
 }

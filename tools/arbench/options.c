@@ -16,8 +16,13 @@ static const char usage[] =
 	"  -n N       timed jobs a column (default 20)\n"
 	"  -w N       jobs before them (default 5)\n"
 	"  -c N       checked jobs a column, 0 for none (default 1)\n"
-	"  -d TYPE    f32 (default), f64, i32, i64 or all\n"
-	"  -o OP      sum (default) or all\n"
+	"  -C COLL    collective: allreduce (default), reduce_scatter, allgather,\n"
+	"             broadcast, reduce, barrier or all\n"
+	"  -d TYPE    f32 (default), f64, f16, bf16, i8, u8, i32, u32, i64, u64 or all\n"
+	"  -o OP      sum (default), prod, min, max, avg; band, bor, bxor for integers;\n"
+	"             premulsum for floats; or all that there are for the type\n"
+	"  -R ROOT    rank of the root of broadcast and reduce (default 0), or all\n"
+	"  -u N       start the buffers N elements behind a page's start (default 0)\n"
 	"  -q N       jobs in flight, each with buffers of its own (default 1)\n"
 	"  -z 0|1     register the buffers (default 0)\n"
 	"  -s SEED    of the data (default 1)\n"
@@ -47,6 +52,13 @@ static bool parse_named(const char *field, const char *text, unsigned int *out,
 	}
 	*out = value;
 	return true;
+}
+
+static bool parse_root(struct options *options, const char *text)
+{
+	options->all_roots = !strcmp(text, "all");
+	return options->all_roots ||
+	       parse_number("-R", text, 0, ALLREDUCE_SIZE_MAX - 1, &options->root);
 }
 
 static bool parse_flag(const char *field, const char *text, bool *out)
@@ -81,10 +93,17 @@ static bool parse_option(struct options *options, int c, const char *text)
 		return parse_number("-w", text, 0, JOBS_MAX, &options->warmup);
 	case 'c':
 		return parse_number("-c", text, 0, JOBS_MAX, &options->checks);
+	case 'C':
+		return parse_named("-C", text, &options->collective,
+				   aru_collective_from_name);
 	case 'd':
 		return parse_named("-d", text, &options->type, aru_type_from_name);
 	case 'o':
 		return parse_named("-o", text, &options->op, aru_op_from_name);
+	case 'R':
+		return parse_root(options, text);
+	case 'u':
+		return parse_number("-u", text, 0, MISALIGNED_MAX, &options->misaligned);
 	case 'q':
 		return parse_number("-q", text, 1, ARU_DEPTH_MAX, &options->in_flight);
 	case 'z':
@@ -108,6 +127,39 @@ static bool parse_option(struct options *options, int c, const char *text)
 	return false;
 }
 
+struct traits traits_of(unsigned int collective)
+{
+	switch (collective) {
+#define X(NAME, name, value, src, dst, reduces) \
+	case value: \
+		return (struct traits) { \
+			.has_vectors = ALLREDUCE_EXTENT_##src || ALLREDUCE_EXTENT_##dst, \
+			.has_op = reduces, \
+			.has_root = ALLREDUCE_EXTENT_##src == ALLREDUCE_EXTENT_ROOT || \
+				    ALLREDUCE_EXTENT_##dst == ALLREDUCE_EXTENT_ROOT, \
+			.has_blocks = ALLREDUCE_EXTENT_##src == ALLREDUCE_EXTENT_BLOCKS || \
+				      ALLREDUCE_EXTENT_##dst == ALLREDUCE_EXTENT_BLOCKS, \
+		};
+	ALLREDUCE_FOR_EACH_COLLECTIVE(X)
+#undef X
+	}
+	return (struct traits) { 0 };
+}
+
+/* Pairs that are named, not those that "all" leaves out. */
+static bool check_op(const struct options *options)
+{
+	if (!options->op || !options->type || aru_op_valid(options->op, options->type))
+		return true;
+	/* Without an operation there is nothing that could not be done. */
+	if (options->collective && !traits_of(options->collective).has_op)
+		return true;
+	usage_error("-o %s is for %s only, not for -d %s", aru_op_name(options->op),
+		    aru_op_valid(options->op, ALLREDUCE_F32) ? "floats" : "integers",
+		    aru_type_name(options->type));
+	return false;
+}
+
 static bool check_options(const struct options *options, bool has_factor)
 {
 	if (!options->ring) {
@@ -128,7 +180,7 @@ static bool check_options(const struct options *options, bool has_factor)
 		usage_error("-x needs checked jobs, which -c 0 turns off");
 		return false;
 	}
-	return true;
+	return check_op(options);
 }
 
 int options_parse(struct options *options, int argc, char **argv)
@@ -143,6 +195,7 @@ int options_parse(struct options *options, int argc, char **argv)
 		.iterations = 20,
 		.warmup = 5,
 		.checks = 1,
+		.collective = ALLREDUCE_COLLECTIVE_ALLREDUCE,
 		.type = ALLREDUCE_F32,
 		.op = ALLREDUCE_SUM,
 		.in_flight = 1,
@@ -150,7 +203,7 @@ int options_parse(struct options *options, int argc, char **argv)
 	};
 	if (argc == 2 && !strcmp(argv[1], "--help"))
 		argv[1] = "-h";
-	while ((c = getopt(argc, argv, "r:N:b:e:f:i:n:w:c:d:o:q:z:s:t:J:x:vVh")) != -1) {
+	while ((c = getopt(argc, argv, "r:N:b:e:f:i:n:w:c:C:d:o:R:u:q:z:s:t:J:x:vVh")) != -1) {
 		if (c == 'h') {
 			fputs(usage, stdout);
 			return EXIT_OK;

@@ -14,8 +14,8 @@
  * @info: the ring
  * @print: this rank prints the table
  * @rows: the lines as JSON
- * @n_columns: columns so far
- * @busbw: sum over the columns
+ * @n_columns: columns with a bandwidth so far
+ * @busbw: sum over them
  * @wrong: sum over the columns
  * @differ: some results differ between members
  */
@@ -43,11 +43,15 @@ static void print_head(const struct report *report)
 	       (unsigned long long)options->in_flight,
 	       options->registered ? "registered" : "pinned for each job",
 	       (unsigned long long)options->seed);
-	printf("#\n#%45s%-38s  %s\n", "", "out-of-place", "in-place");
-	printf("#%12s %13s %5s %5s", "size", "count", "type", "op");
+	if (options->misaligned)
+		printf("# buffers start %llu elements behind a page's start\n",
+		       (unsigned long long)options->misaligned);
+	printf("#\n#%70s%-38s  %s\n", "", "out-of-place", "in-place");
+	printf("#%12s %13s %14s %5s %9s %4s", "size", "count", "collective", "type", "op",
+	       "root");
 	printf(" %12s %8s %8s %7s", "time", "algbw", "busbw", "#wrong");
 	printf("  %12s %8s %8s %7s\n", "time", "algbw", "busbw", "#wrong");
-	printf("#%12s %13s %5s %5s", "(B)", "(elements)", "", "");
+	printf("#%12s %13s %14s %5s %9s %4s", "(B)", "(elements)", "", "", "", "");
 	printf(" %12s %8s %8s %7s", "(us)", "(GB/s)", "(GB/s)", "");
 	printf("  %12s %8s %8s %7s\n", "(us)", "(GB/s)", "(GB/s)", "");
 }
@@ -70,24 +74,38 @@ struct report *report_open(const struct options *options,
 
 /* ---- a line -------------------------------------------------------------- */
 
-static void print_column(const struct report *report, const struct column *column)
+static void print_column(const struct column *column)
 {
 	printf(" %12.2f %8.3f %8.3f", column->time_us, column->algbw, column->busbw);
-	if (!report->options->checks)
+	if (!column->checked)
 		printf(" %7s", "n/a");
 	else
 		printf(" %6llu%s", (unsigned long long)column->wrong,
 		       column->differ ? "!" : " ");
 }
 
-static void print_row(const struct report *report, const struct row *row)
+/* "-" for what a collective does not have. */
+static const char *or_none(const char *name)
 {
-	printf(" %12llu %13llu %5s %5s", (unsigned long long)row->bytes,
-	       (unsigned long long)row->count, aru_type_name(row->type),
-	       aru_op_name(row->op));
-	print_column(report, &row->out_of_place);
-	printf(" ");
-	print_column(report, &row->in_place);
+	return name ? name : "-";
+}
+
+static void print_row(const struct row *row)
+{
+	struct traits traits = traits_of(row->collective);
+
+	printf(" %12llu %13llu %14s %5s %9s", (unsigned long long)row->bytes,
+	       (unsigned long long)row->count, aru_collective_name(row->collective),
+	       or_none(aru_type_name(row->type)), or_none(aru_op_name(row->op)));
+	if (traits.has_root)
+		printf(" %4u", row->root);
+	else
+		printf(" %4s", or_none(NULL));
+	print_column(&row->out_of_place);
+	if (traits.has_vectors) {
+		printf(" ");
+		print_column(&row->in_place);
+	}
 	printf("\n");
 	fflush(stdout);
 }
@@ -119,8 +137,7 @@ static struct json_object *stats_json(const struct column *column)
 	return object;
 }
 
-static struct json_object *column_json(const struct report *report,
-				       const struct column *column)
+static struct json_object *column_json(const struct column *column)
 {
 	struct json_object *object = json_object_new_object();
 	char digest[17];
@@ -128,7 +145,7 @@ static struct json_object *column_json(const struct report *report,
 	add_double(object, "time_us", column->time_us);
 	add_double(object, "algbw_gbps", column->algbw);
 	add_double(object, "busbw_gbps", column->busbw);
-	if (report->options->checks) {
+	if (column->checked) {
 		add_u64(object, "wrong", column->wrong);
 		add_u64(object, "wrong_here", column->wrong_here);
 		snprintf(digest, sizeof(digest), "%016llx",
@@ -142,30 +159,47 @@ static struct json_object *column_json(const struct report *report,
 	return object;
 }
 
-static void count_column(struct report *report, const struct column *column)
+/* What carries no bytes has no bandwidth that could count. */
+static void count_column(struct report *report, const struct row *row,
+			 const struct column *column)
 {
-	report->n_columns++;
-	report->busbw += column->busbw;
+	if (row->bytes) {
+		report->n_columns++;
+		report->busbw += column->busbw;
+	}
 	report->wrong += column->wrong;
 	report->differ |= column->differ;
 }
 
-void report_row(struct report *report, const struct row *row)
+/* What a collective does not have is null. */
+static struct json_object *row_json(const struct row *row)
 {
 	struct json_object *object = json_object_new_object();
+	struct traits traits = traits_of(row->collective);
 
-	count_column(report, &row->out_of_place);
-	count_column(report, &row->in_place);
-	if (report->print)
-		print_row(report, row);
 	add_u64(object, "size", row->bytes);
 	add_u64(object, "count", row->count);
-	add_text(object, "type", aru_type_name(row->type));
-	add_text(object, "op", aru_op_name(row->op));
-	json_object_object_add(object, "out_of_place",
-			       column_json(report, &row->out_of_place));
-	json_object_object_add(object, "in_place", column_json(report, &row->in_place));
-	json_object_array_add(report->rows, object);
+	add_text(object, "collective", aru_collective_name(row->collective));
+	json_object_object_add(object, "type", !traits.has_vectors ? NULL :
+			       json_object_new_string(aru_type_name(row->type)));
+	json_object_object_add(object, "op", !traits.has_op ? NULL :
+			       json_object_new_string(aru_op_name(row->op)));
+	json_object_object_add(object, "root", !traits.has_root ? NULL :
+			       json_object_new_uint64(row->root));
+	json_object_object_add(object, "out_of_place", column_json(&row->out_of_place));
+	json_object_object_add(object, "in_place", !traits.has_vectors ? NULL :
+			       column_json(&row->in_place));
+	return object;
+}
+
+void report_row(struct report *report, const struct row *row)
+{
+	count_column(report, row, &row->out_of_place);
+	if (traits_of(row->collective).has_vectors)
+		count_column(report, row, &row->in_place);
+	if (report->print)
+		print_row(row);
+	json_object_array_add(report->rows, row_json(row));
 }
 
 /* ---- the end ------------------------------------------------------------- */
@@ -197,6 +231,7 @@ static struct json_object *whole_json(struct report *report, int ret)
 	add_u64(object, "in_flight", options->in_flight);
 	json_object_object_add(object, "registered",
 			       json_object_new_boolean(options->registered));
+	add_u64(object, "misaligned", options->misaligned);
 	add_u64(object, "seed", options->seed);
 	json_object_object_add(object, "rows", json_object_get(report->rows));
 	add_u64(object, "wrong", report->wrong);
@@ -222,19 +257,22 @@ static int write_json(struct report *report, int ret)
 /* One line for each row, the same text on every member and in every run. */
 static void write_digest(FILE *file, struct json_object *row)
 {
-	static const char *const fields[] = { "size", "count", "type", "op" };
+	static const char *const fields[] = { "collective", "size", "count", "type", "op",
+					      "root" };
 	static const char *const columns[] = { "out_of_place", "in_place" };
 	struct json_object *value, *column;
 	size_t i;
 
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		json_object_object_get_ex(row, fields[i], &value);
-		fprintf(file, "%s ", json_object_get_string(value));
+		fprintf(file, "%s ", value ? json_object_get_string(value) : "-");
 	}
-	for (i = 0; i < 2; i++) {
-		json_object_object_get_ex(row, columns[i], &column);
-		json_object_object_get_ex(column, "digest", &value);
-		fprintf(file, "%s%s", json_object_get_string(value), i ? "\n" : " ");
+	for (i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+		value = NULL;
+		if (json_object_object_get_ex(row, columns[i], &column) && column)
+			json_object_object_get_ex(column, "digest", &value);
+		fprintf(file, "%s%s", value ? json_object_get_string(value) : "-",
+			i ? "\n" : " ");
 	}
 }
 

@@ -74,7 +74,8 @@ static int done(struct aru_nl *nl, int ret, const char *verb, const char *name)
 
 static const char add_help[] =
 	"usage: arctl ring add NAME { rank RANK | local ADDR } MEMBERS\n"
-	"                      [lanes N] [frame-max BYTES] [timeout MS] [id HEX]\n"
+	"                      [lanes N] [frame-max BYTES] [gather BYTES]\n"
+	"                      [timeout MS] [id HEX]\n"
 	"MEMBERS: members ADDR,ADDR,... | member ADDR [member ADDR]...\n"
 	"ADDR:    IPV4 | IPV4:PORT | IPV6 | [IPV6]:PORT | IPV6%INTERFACE\n"
 	"\n"
@@ -85,6 +86,8 @@ static const char add_help[] =
 	"  lanes      parallel connections, 1 to 16 (default 4)\n"
 	"  frame-max  payload bytes of a frame, 4096 to 1048576, a multiple of 64\n"
 	"             (default 65536)\n"
+	"  gather     vectors of an allreduce up to so many bytes go around whole, which\n"
+	"             halves their latency; 0 to 65536, 0: none (default 4096)\n"
 	"  timeout    a job without progress for so many ms fails, 100 to 86400000\n"
 	"             (default 30000)\n"
 	"  id         32 hexadecimal digits, the same on every member (default: made\n"
@@ -168,6 +171,11 @@ static bool add_keyword(struct add *add, const char *keyword, struct words *word
 	if (!strcmp(keyword, "frame-max"))
 		return number_of(words, keyword, ALLREDUCE_FRAME_MAX_MIN,
 				 ALLREDUCE_FRAME_MAX_MAX, &config->frame_max);
+	if (!strcmp(keyword, "gather")) {
+		config->has_gather_max = true;
+		return number_of(words, keyword, 0, ALLREDUCE_GATHER_MAX_MAX,
+				 &config->gather_max);
+	}
 	if (!strcmp(keyword, "timeout"))
 		return number_of(words, keyword, ALLREDUCE_TIMEOUT_MS_MIN,
 				 ALLREDUCE_TIMEOUT_MS_MAX, &config->timeout_ms);

@@ -73,9 +73,9 @@ void ring_print_text(FILE *out, const struct aru_ring *ring, bool stats)
 	char id[2 * ALLREDUCE_ID_SIZE + 1];
 
 	id_text(ring->id, id);
-	fprintf(out, "ring %s %s rank %u size %u lanes %u frame-max %u timeout %u\n",
+	fprintf(out, "ring %s %s rank %u size %u lanes %u frame-max %u gather %u timeout %u\n",
 		ring->name, state_name(ring->state), ring->rank, ring->size,
-		ring->n_lanes, ring->frame_max, ring->timeout_ms);
+		ring->n_lanes, ring->frame_max, ring->gather_max, ring->timeout_ms);
 	fprintf(out, "    id %s\n", id);
 	if (ring->error || ring->reason[0])
 		fprintf(out, "    error %d (%s)%s%s\n", ring->error,
@@ -169,6 +169,7 @@ static int show_json(const struct aru_ring *ring, void *arg)
 	add_u64(object, "rank", ring->rank);
 	add_u64(object, "size", ring->size);
 	add_u64(object, "frame_max", ring->frame_max);
+	add_u64(object, "gather_max", ring->gather_max);
 	add_u64(object, "timeout_ms", ring->timeout_ms);
 	json_object_object_add(object, "error", json_object_new_int(ring->error));
 	add_text(object, "reason", ring->reason);
