@@ -97,14 +97,25 @@ static struct fake_job *oldest(void)
 	return &fake.jobs[fake.n_jobs - fake.in_flight];
 }
 
+static void move(const struct allreduce_call *call)
+{
+	size_t bytes = aru_type_size(call->type);
+	struct allreduce_buffers b = allreduce_buffers(call->collective, call->count,
+						       fake.info.rank, fake.info.size,
+						       call->root);
+
+	if (b.src && b.dst)
+		memmove((char *)(uintptr_t)call->dst + b.src_in_dst * bytes,
+			(char *)(uintptr_t)call->src + b.dst_in_src * bytes,
+			(b.src < b.dst ? b.src : b.dst) * bytes);
+}
+
 static void end_oldest(int res)
 {
 	struct fake_job *job = oldest();
-	size_t bytes = job->call.count * aru_type_size(job->call.type);
 
-	if (!res && bytes)
-		memmove((void *)(uintptr_t)job->call.dst,
-			(void *)(uintptr_t)job->call.src, bytes);
+	if (!res)
+		move(&job->call);
 	fake.in_flight--;
 	post(job->user_data, res);
 }
@@ -171,6 +182,7 @@ static void consume(const struct io_uring_sqe *sqe)
 		post(sqe->user_data, do_cancel());
 		break;
 	case ALLREDUCE_URING_INFO:
+		fake.n_infos++;
 		tell_info(query->info, query->info_size);
 		post(sqe->user_data, 0);
 		break;

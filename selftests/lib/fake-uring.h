@@ -4,8 +4,9 @@
  * place of liburing's functions that enter the kernel (ld --wrap). The inline
  * ones of liburing.h work on its queues as on real ones.
  *
- * The device is a ring of one member: a job copies src to dst. Jobs run in
- * order, one each time the library waits, unless they are held.
+ * The device is a ring whose other members have only zeros: a job copies what the
+ * rank has of the src to where it goes in the dst. Jobs run in order, one each time
+ * the library waits, unless they are held.
  */
 #ifndef _FAKE_URING_H
 #define _FAKE_URING_H
@@ -44,6 +45,7 @@ struct fake_job {
  * @most: @in_flight at most
  * @n_jobs: jobs so far
  * @n_cancels: CANCELs so far
+ * @n_infos: INFOs so far
  * @rings: io_urings that exist
  * @attached: name in the last ATTACH
  * @jobs: all so far, in order
@@ -63,6 +65,7 @@ struct fake {
 	unsigned int most;
 	unsigned int n_jobs;
 	unsigned int n_cancels;
+	unsigned int n_infos;
 	int rings;
 	char attached[ALLREDUCE_NAME_SIZE];
 	struct fake_job jobs[FAKE_JOBS_MAX];

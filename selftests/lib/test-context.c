@@ -195,6 +195,272 @@ static void bad_calls_are_not_submitted(void **state)
 	close_ok(aru);
 }
 
+static void says_why(struct aru *aru, int ret, const char *why)
+{
+	assert_int_equal(ret, -EINVAL);
+	assert_string_equal(aru_refusal(aru), why);
+}
+
+static struct aru *open_as(unsigned int rank, unsigned int size)
+{
+	fake.info.rank = rank;
+	fake.info.size = size;
+	return open_depth(0);
+}
+
+static void assert_job(unsigned int collective, const void *src, const void *dst,
+		       uint64_t count, unsigned int type, unsigned int op,
+		       unsigned int root)
+{
+	const struct fake_job *job = &fake.jobs[fake.n_jobs - 1];
+	struct allreduce_call expected = {
+		.src = (uintptr_t)src, .dst = (uintptr_t)dst, .count = count,
+		.tag = job->call.tag, .timeout_ms = 4321, .collective = collective,
+		.type = type, .op = op, .root = root,
+	};
+
+	assert_memory_equal(&job->call, &expected, sizeof(expected));
+}
+
+static void all_collectives(void **state)
+{
+	struct aru *aru = open_as(1, 3);
+	int a[6] = { 1, 2, 3, 4, 5, 6 }, b[6] = { 0 };
+	const int block[6] = { 3, 4 }, gathered[6] = { 0, 0, 1, 2, 0, 0 };
+
+	ARU_OPTS(aru_call_opts, opts);
+	(void)state;
+	opts.timeout_ms = 4321;
+	assert_int_equal(aru_allreduce(aru, a, b, 6, ALLREDUCE_I32, ALLREDUCE_MAX, &opts), 0);
+	assert_job(1, a, b, 6, ALLREDUCE_I32, ALLREDUCE_MAX, 0);
+	assert_memory_equal(b, a, sizeof(a));
+	memset(b, 0, sizeof(b));
+	assert_int_equal(aru_reduce_scatter(aru, a, b, 2, ALLREDUCE_I32, ALLREDUCE_SUM,
+					    &opts), 0);
+	assert_job(2, a, b, 2, ALLREDUCE_I32, ALLREDUCE_SUM, 0);
+	assert_memory_equal(b, block, sizeof(block));
+	memset(b, 0, sizeof(b));
+	assert_int_equal(aru_allgather(aru, a, b, 2, ALLREDUCE_I32, &opts), 0);
+	assert_job(3, a, b, 2, ALLREDUCE_I32, 0, 0);
+	assert_memory_equal(b, gathered, sizeof(gathered));
+	assert_int_equal(aru_broadcast(aru, a, b, 6, ALLREDUCE_I32, 1, &opts), 0);
+	assert_job(4, a, b, 6, ALLREDUCE_I32, 0, 1);
+	/* Not the root: it has no src, and a reduce no dst. */
+	assert_int_equal(aru_broadcast(aru, NULL, b, 6, ALLREDUCE_I32, 2, &opts), 0);
+	assert_job(4, NULL, b, 6, ALLREDUCE_I32, 0, 2);
+	assert_int_equal(aru_reduce(aru, a, b, 6, ALLREDUCE_I32, ALLREDUCE_BAND, 1, &opts), 0);
+	assert_job(5, a, b, 6, ALLREDUCE_I32, ALLREDUCE_BAND, 1);
+	assert_int_equal(aru_reduce(aru, a, NULL, 6, ALLREDUCE_I32, ALLREDUCE_BAND, 0,
+				    &opts), 0);
+	assert_job(5, a, NULL, 6, ALLREDUCE_I32, ALLREDUCE_BAND, 0);
+	assert_int_equal(aru_barrier(aru, &opts), 0);
+	assert_job(6, NULL, NULL, 0, 0, 0, 0);
+	assert_int_equal(aru_barrier(aru, NULL), 0);
+	assert_string_equal(aru_refusal(aru), "");
+	close_ok(aru);
+}
+
+static void all_collectives_in_place(void **state)
+{
+	struct aru *aru = open_as(1, 3);
+	int a[6] = { 1, 2, 3, 4, 5, 6 };
+
+	(void)state;
+	assert_int_equal(aru_reduce_scatter(aru, a, a + 2, 2, ALLREDUCE_I32, ALLREDUCE_SUM,
+					    NULL), 0);
+	assert_int_equal(aru_allgather(aru, a + 2, a, 2, ALLREDUCE_I32, NULL), 0);
+	assert_int_equal(aru_broadcast(aru, a, a, 6, ALLREDUCE_I32, 1, NULL), 0);
+	assert_int_equal(aru_reduce(aru, a, a, 6, ALLREDUCE_I32, ALLREDUCE_SUM, 1, NULL), 0);
+	says_why(aru, aru_allgather(aru, a, a, 2, ALLREDUCE_I32, NULL),
+		 "src and dst overlap, but src is not block 1 of dst, the own one");
+	assert_int_equal(fake.n_jobs, 4);
+	close_ok(aru);
+}
+
+/* Started together, ended in any order. */
+static void all_collectives_under_way(void **state)
+{
+	struct aru *aru = open_as(1, 3);
+	struct aru_request *reqs[7];
+	struct allreduce_call call;
+	int a[6] = { 0 }, b[6] = { 0 }, i;
+
+	(void)state;
+	fake.hold = true;
+	assert_int_equal(aru_iallreduce(aru, a, b, 6, ALLREDUCE_I32, ALLREDUCE_SUM, NULL,
+					&reqs[0]), 0);
+	assert_int_equal(aru_ireduce_scatter(aru, a, b, 2, ALLREDUCE_I32, ALLREDUCE_SUM,
+					     NULL, &reqs[1]), 0);
+	assert_int_equal(aru_iallgather(aru, a, b, 2, ALLREDUCE_I32, NULL, &reqs[2]), 0);
+	assert_int_equal(aru_ibroadcast(aru, a, b, 6, ALLREDUCE_I32, 2, NULL, &reqs[3]), 0);
+	assert_int_equal(aru_ireduce(aru, a, b, 6, ALLREDUCE_I32, ALLREDUCE_SUM, 2, NULL,
+				     &reqs[4]), 0);
+	assert_int_equal(aru_ibarrier(aru, NULL, &reqs[5]), 0);
+	aru_call_init(&call, ALLREDUCE_COLLECTIVE_BARRIER, NULL, NULL, 0, 0, 0);
+	assert_int_equal(aru_icall(aru, &call, &reqs[6]), 0);
+	assert_int_equal(fake.in_flight, 7);
+	assert_int_equal(aru_test(reqs[6]), -EINPROGRESS);
+	for (i = 0; i < 6; i++)
+		assert_int_equal(fake.jobs[i].call.collective, i + 1);
+	assert_int_equal(fake.jobs[6].call.collective, ALLREDUCE_COLLECTIVE_BARRIER);
+	fake.hold = false;
+	for (i = 6; i >= 0; i--)
+		assert_int_equal(aru_wait(reqs[i], -1), 0);
+	close_ok(aru);
+}
+
+static void generic_call(void **state)
+{
+	struct aru *aru = open_as(0, 2);
+	struct aru_request *req = (void *)1;
+	double src[2] = { 1, 2 }, dst[2] = { 0 };
+	struct allreduce_call call;
+
+	(void)state;
+	aru_call_init(&call, ALLREDUCE_COLLECTIVE_REDUCE, src, dst, 2, ALLREDUCE_F64,
+		      ALLREDUCE_PREMULSUM);
+	call.factor = 0x3ff8000000000000;
+	call.timeout_ms = 200;
+	assert_int_equal(aru_call(aru, &call), 0);
+	assert_memory_equal(src, dst, sizeof(src));
+	assert_int_equal(fake.jobs[0].call.timeout_ms, 200);
+	assert_true(fake.jobs[0].call.factor == 0x3ff8000000000000);
+	/* Each job has a tag of its own, which the call must not have. */
+	assert_int_equal(aru_call(aru, &call), 0);
+	assert_int_not_equal(fake.jobs[0].call.tag, fake.jobs[1].call.tag);
+	call.tag = 5;
+	says_why(aru, aru_call(aru, &call),
+		 "tag and flags must be 0: they are the library's own");
+	call.tag = 0;
+	call.root = 2;
+	says_why(aru, aru_icall(aru, &call, &req), "root 2 is not from 0 to 1");
+	assert_null(req);
+	assert_int_equal(fake.n_jobs, 2);
+	close_ok(aru);
+}
+
+static void premulsum_has_a_factor(void **state)
+{
+	struct aru *aru = open_as(0, 2);
+	struct aru_redop redop = { .type = ALLREDUCE_F32 };
+	float v[2] = { 0 };
+
+	ARU_OPTS(aru_call_opts, opts);
+	(void)state;
+	says_why(aru, aru_allreduce(aru, v, v, 2, ALLREDUCE_F32, ALLREDUCE_PREMULSUM, NULL),
+		 "op premulsum needs a redop");
+	says_why(aru, aru_allreduce(aru, v, v, 2, ALLREDUCE_F32, ALLREDUCE_PREMULSUM, &opts),
+		 "op premulsum needs a redop");
+	opts.redop = &redop;
+	redop.factor.f32 = 0.5f;
+	says_why(aru, aru_allreduce(aru, v, v, 2, ALLREDUCE_F32, ALLREDUCE_SUM, &opts),
+		 "redop must be NULL without op premulsum");
+	says_why(aru, aru_broadcast(aru, v, v, 2, ALLREDUCE_F32, 0, &opts),
+		 "redop must be NULL without op premulsum");
+	says_why(aru, aru_barrier(aru, &opts), "redop must be NULL without op premulsum");
+	assert_int_equal(aru_allreduce(aru, v, v, 2, ALLREDUCE_BF16, ALLREDUCE_PREMULSUM,
+				       &opts), 0);
+	assert_true(fake.jobs[0].call.factor == 0x3fe0000000000000);
+	redop.type = ALLREDUCE_F64;
+	redop.factor.f64 = 0.1;
+	assert_int_equal(aru_reduce(aru, v, v, 1, ALLREDUCE_F32, ALLREDUCE_PREMULSUM, 0,
+				    &opts), 0);
+	assert_true(fake.jobs[1].call.factor == 0x3fb999999999999a);
+	/* A member may leave itself out. */
+	redop.factor.f64 = 0;
+	assert_int_equal(aru_allreduce(aru, v, v, 1, ALLREDUCE_F32, ALLREDUCE_PREMULSUM,
+				       &opts), 0);
+	redop.type = ALLREDUCE_BF16;
+	says_why(aru, aru_allreduce(aru, v, v, 2, ALLREDUCE_F32, ALLREDUCE_PREMULSUM, &opts),
+		 "redop: type 6 is neither f32 (1) nor f64 (2)");
+	redop.type = ALLREDUCE_F64;
+	says_why(aru, aru_allreduce(aru, v, v, 2, ALLREDUCE_I32, ALLREDUCE_PREMULSUM, &opts),
+		 "op premulsum is for floats only, not for type i32");
+	assert_int_equal(fake.n_jobs, 3);
+	close_ok(aru);
+}
+
+/* A program built with the struct as it was before redop. */
+static void older_options(void **state)
+{
+	struct aru *aru = open_depth(0);
+	struct aru_call_opts opts;
+	int v = 0;
+
+	(void)state;
+	memset(&opts, 0xff, sizeof(opts));
+	opts.sz = offsetof(struct aru_call_opts, redop);
+	opts.timeout_ms = 5000;
+	assert_int_equal(aru_allreduce(aru, &v, &v, 1, ALLREDUCE_I32, ALLREDUCE_SUM, &opts),
+			 0);
+	opts.sz = 1;
+	says_why(aru, aru_barrier(aru, &opts), "opts: sz is not the struct's size");
+	close_ok(aru);
+}
+
+/* ---- why a call was refused ---------------------------------------------- */
+
+static void library_says_why(void **state)
+{
+	struct aru *aru = open_depth(0);
+	int v[2] = { 0 };
+
+	(void)state;
+	assert_string_equal(aru_refusal(aru), "");
+	says_why(aru, aru_allreduce(aru, v, v, 1, 256 + ALLREDUCE_I32, ALLREDUCE_SUM, NULL),
+		 "type 259 is unknown");
+	says_why(aru, aru_allreduce(aru, v, v, 1, ALLREDUCE_I32, 256, NULL),
+		 "op 256 is unknown");
+	says_why(aru, aru_allreduce(aru, v, v, 1, ALLREDUCE_I32, 99, NULL),
+		 "op 99 is unknown: there are sum prod min max avg band bor bxor premulsum");
+	/* It stays, whatever is done well. */
+	assert_int_equal(aru_allreduce(aru, v, v, 1, ALLREDUCE_I32, ALLREDUCE_SUM, NULL), 0);
+	assert_non_null(strstr(aru_refusal(aru), "op 99"));
+	/* The kernel was asked for nothing. */
+	assert_int_equal(fake.n_infos, 0);
+	close_ok(aru);
+}
+
+static void kernel_says_why(void **state)
+{
+	static const int refusals[] = { -EINVAL, -ENOMEM, -EFAULT };
+	struct aru *aru = open_depth(0);
+	int v = 0;
+	size_t i;
+
+	(void)state;
+	strcpy(fake.info.refusal, "the kernel's words");
+	for (i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		/* Whoever refused last is heard. */
+		says_why(aru, aru_allreduce(aru, &v, &v, 1, 0, ALLREDUCE_SUM, NULL),
+			 "type 0 is unknown: there are f32 f64 f16 bf16 i32 i64 i8 u8 u32 u64");
+		fake.job_res = refusals[i];
+		assert_int_equal(aru_allreduce(aru, &v, &v, 1, ALLREDUCE_I32, ALLREDUCE_SUM,
+					       NULL), refusals[i]);
+		assert_int_equal(fake.n_infos, i);
+		assert_string_equal(aru_refusal(aru), "the kernel's words");
+		assert_int_equal(fake.n_infos, i + 1);
+	}
+	/* What befell the ring refuses no call. */
+	says_why(aru, aru_allreduce(aru, &v, &v, 1, ALLREDUCE_I32, 10, NULL),
+		 "op 10 is unknown: there are sum prod min max avg band bor bxor premulsum");
+	fake.job_res = -ECONNRESET;
+	assert_int_equal(aru_barrier(aru, NULL), -ECONNRESET);
+	assert_non_null(strstr(aru_refusal(aru), "op 10 is unknown"));
+	/* Not even a text without its end is read beyond it. */
+	fake.job_res = -ENOMEM;
+	assert_int_equal(aru_barrier(aru, NULL), -ENOMEM);
+	memset(fake.info.refusal, 'y', sizeof(fake.info.refusal));
+	assert_int_equal(strlen(aru_refusal(aru)), ALLREDUCE_REASON_SIZE - 1);
+	/* A kernel that can't be asked. */
+	fake.broken = -EBADF;
+	assert_string_equal(aru_refusal(aru), "");
+	fake.broken = 0;
+	close_ok(aru);
+}
+
+/* ---- many ----------------------------------------------------------------- */
+
 static void more_than_the_depth(void **state)
 {
 	enum { N = 100, DEPTH = 3 };
@@ -424,6 +690,63 @@ static void uses_registered_buffers(void **state)
 	close_ok(aru);
 }
 
+/* src and dst of one call differ in size, or are not there. */
+static void registered_buffers_by_collective(void **state)
+{
+	struct aru *aru = open_as(1, 4);
+	int a[32] = { 0 }, b[8] = { 0 };
+	struct iovec iov[2] = { { a, sizeof(a) }, { b, sizeof(b) } };
+	const struct {
+		unsigned int collective;
+		int *src;
+		int *dst;
+		unsigned int root;
+		unsigned int flags;
+		int index;
+	} calls[] = {
+		/* 8 elements, 4 members. */
+		{ ALLREDUCE_COLLECTIVE_REDUCE_SCATTER, a, a + 8, 0, ALLREDUCE_CALL_FLAGS, 0 },
+		{ ALLREDUCE_COLLECTIVE_REDUCE_SCATTER, a, b, 0, ALLREDUCE_CALL_FIXED_DST, 1 },
+		{ ALLREDUCE_COLLECTIVE_ALLGATHER, a + 8, a, 0, ALLREDUCE_CALL_FLAGS, 0 },
+		{ ALLREDUCE_COLLECTIVE_ALLGATHER, b, a, 0, ALLREDUCE_CALL_FIXED_DST, 0 },
+		{ ALLREDUCE_COLLECTIVE_BROADCAST, b, a, 1, ALLREDUCE_CALL_FIXED_DST, 0 },
+		{ ALLREDUCE_COLLECTIVE_BROADCAST, a, a, 1, ALLREDUCE_CALL_FLAGS, 0 },
+		/* What is not used is not counted, wherever it points. */
+		{ ALLREDUCE_COLLECTIVE_BROADCAST, a, a + 1, 0, ALLREDUCE_CALL_FIXED_DST, 0 },
+		{ ALLREDUCE_COLLECTIVE_BROADCAST, a, b, 0, ALLREDUCE_CALL_FIXED_DST, 1 },
+		{ ALLREDUCE_COLLECTIVE_REDUCE, b, a, 0, ALLREDUCE_CALL_FIXED_SRC, 1 },
+		{ ALLREDUCE_COLLECTIVE_REDUCE, b, NULL, 0, ALLREDUCE_CALL_FIXED_SRC, 1 },
+		{ ALLREDUCE_COLLECTIVE_REDUCE, b, a, 1, ALLREDUCE_CALL_FIXED_DST, 0 },
+		{ ALLREDUCE_COLLECTIVE_BARRIER, NULL, NULL, 0, 0, 0 },
+	};
+	struct allreduce_call call;
+	size_t i;
+
+	(void)state;
+	assert_int_equal(aru_register_buffers(aru, iov, 2), 0);
+	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		unsigned int c = calls[i].collective;
+		bool reduces = c == ALLREDUCE_COLLECTIVE_REDUCE_SCATTER ||
+			       c == ALLREDUCE_COLLECTIVE_REDUCE;
+		bool bare = c == ALLREDUCE_COLLECTIVE_BARRIER;
+
+		aru_call_init(&call, c, calls[i].src, calls[i].dst, bare ? 0 : 8,
+			      bare ? 0 : ALLREDUCE_I32, reduces ? ALLREDUCE_SUM : 0);
+		call.root = calls[i].root;
+		assert_int_equal(aru_call(aru, &call), 0);
+		assert_int_equal(fake.jobs[i].call.flags, calls[i].flags);
+		assert_int_equal(fake.jobs[i].buf_index, calls[i].index);
+	}
+	/* All blocks count: a src of 32 does not lie in what holds one block. */
+	assert_int_equal(aru_unregister_buffers(aru), 0);
+	iov[0].iov_len = 31 * sizeof(int);
+	assert_int_equal(aru_register_buffers(aru, iov, 1), 0);
+	assert_int_equal(aru_reduce_scatter(aru, a, a + 8, 8, ALLREDUCE_I32, ALLREDUCE_SUM,
+					    NULL), 0);
+	assert_int_equal(fake.jobs[i].call.flags, ALLREDUCE_CALL_FIXED_DST);
+	close_ok(aru);
+}
+
 static void reaching_out_of_a_buffer(void **state)
 {
 	struct aru *aru = open_depth(0);
@@ -490,6 +813,14 @@ int main(void)
 		cmocka_unit_test_setup(blocking_call, setup),
 		cmocka_unit_test_setup(call_options, setup),
 		cmocka_unit_test_setup(bad_calls_are_not_submitted, setup),
+		cmocka_unit_test_setup(all_collectives, setup),
+		cmocka_unit_test_setup(all_collectives_in_place, setup),
+		cmocka_unit_test_setup(all_collectives_under_way, setup),
+		cmocka_unit_test_setup(generic_call, setup),
+		cmocka_unit_test_setup(premulsum_has_a_factor, setup),
+		cmocka_unit_test_setup(older_options, setup),
+		cmocka_unit_test_setup(library_says_why, setup),
+		cmocka_unit_test_setup(kernel_says_why, setup),
 		cmocka_unit_test_setup(more_than_the_depth, setup),
 		cmocka_unit_test_setup(wait_can_run_out, setup),
 		cmocka_unit_test_setup(signals_do_not_surface, setup),
@@ -501,6 +832,7 @@ int main(void)
 		cmocka_unit_test_setup(close_takes_finished_requests, setup),
 		cmocka_unit_test_setup(close_never_frees_what_the_kernel_holds, setup),
 		cmocka_unit_test_setup(uses_registered_buffers, setup),
+		cmocka_unit_test_setup(registered_buffers_by_collective, setup),
 		cmocka_unit_test_setup(reaching_out_of_a_buffer, setup),
 		cmocka_unit_test_setup(unregister_waits_for_nobody, setup),
 		cmocka_unit_test_setup(tells_what_broke_the_ring, setup),

@@ -35,13 +35,71 @@ static void stats_are_the_contracts(void **state)
 static void ops_and_states(void **state)
 {
 	(void)state;
-	assert_string_equal(aru_op_name(ALLREDUCE_SUM), "sum");
-	assert_int_equal(aru_op_from_name("sum"), ALLREDUCE_SUM);
+#define X(NAME, name, value) \
+	assert_string_equal(aru_op_name(value), #name); \
+	assert_int_equal(aru_op_from_name(#name), value);
+	ALLREDUCE_FOR_EACH_OP(X)
+#undef X
+	assert_null(aru_op_name(0));
 	assert_int_equal(aru_op_from_name("Sum"), -EINVAL);
-	assert_string_equal(aru_collective_name(ALLREDUCE_COLLECTIVE_ALLREDUCE),
-			    "allreduce");
 	assert_string_equal(aru_state_name(ALLREDUCE_RING_BROKEN), "broken");
 	assert_null(aru_state_name(0));
+}
+
+static void collectives_are_the_contracts(void **state)
+{
+	(void)state;
+#define X(NAME, name, value, src, dst, reduces) \
+	assert_string_equal(aru_collective_name(value), #name); \
+	assert_int_equal(aru_collective_from_name(#name), value);
+	ALLREDUCE_FOR_EACH_COLLECTIVE(X)
+#undef X
+	assert_null(aru_collective_name(0));
+	assert_int_equal(aru_collective_from_name("alltoall"), -EINVAL);
+	assert_int_equal(aru_collective_from_name(""), -EINVAL);
+}
+
+/* Written out, not derived from the tables: a row moved by mistake shows here. */
+static void ops_go_with_types(void **state)
+{
+	static const unsigned int floats[] = {
+		ALLREDUCE_F32, ALLREDUCE_F64, ALLREDUCE_F16, ALLREDUCE_BF16,
+	};
+	static const unsigned int integers[] = {
+		ALLREDUCE_I8, ALLREDUCE_U8, ALLREDUCE_I32, ALLREDUCE_U32, ALLREDUCE_I64,
+		ALLREDUCE_U64,
+	};
+	static const struct {
+		unsigned int op;
+		bool floats;
+		bool integers;
+	} ops[] = {
+		{ ALLREDUCE_SUM, true, true },
+		{ ALLREDUCE_PROD, true, true },
+		{ ALLREDUCE_MIN, true, true },
+		{ ALLREDUCE_MAX, true, true },
+		{ ALLREDUCE_AVG, true, true },
+		{ ALLREDUCE_BAND, false, true },
+		{ ALLREDUCE_BOR, false, true },
+		{ ALLREDUCE_BXOR, false, true },
+		{ ALLREDUCE_PREMULSUM, true, false },
+		{ 0, false, false },
+		{ 10, false, false },
+		{ 257, false, false },
+	};
+	size_t i, t;
+
+	(void)state;
+	for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+		for (t = 0; t < sizeof(floats) / sizeof(floats[0]); t++)
+			assert_int_equal(aru_op_valid(ops[i].op, floats[t]), ops[i].floats);
+		for (t = 0; t < sizeof(integers) / sizeof(integers[0]); t++)
+			assert_int_equal(aru_op_valid(ops[i].op, integers[t]),
+					 ops[i].integers);
+		assert_false(aru_op_valid(ops[i].op, 0));
+		assert_false(aru_op_valid(ops[i].op, 11));
+		assert_false(aru_op_valid(ops[i].op, 257));
+	}
 }
 
 static void strerror_takes_either_sign(void **state)
@@ -49,6 +107,7 @@ static void strerror_takes_either_sign(void **state)
 	(void)state;
 	assert_string_equal(aru_strerror(-ENODEV), aru_strerror(ENODEV));
 	assert_non_null(strstr(aru_strerror(-ENOMEM), "RLIMIT_MEMLOCK"));
+	assert_non_null(strstr(aru_strerror(-ENOMEM), "aru_refusal()"));
 	assert_non_null(strstr(aru_strerror(-ENOSYS), "io_uring"));
 	assert_string_not_equal(aru_strerror(-ETIME), aru_strerror(-ETIMEDOUT));
 	/* One without a meaning of its own here. */
@@ -110,6 +169,8 @@ int main(void)
 		cmocka_unit_test(types_are_the_contracts),
 		cmocka_unit_test(stats_are_the_contracts),
 		cmocka_unit_test(ops_and_states),
+		cmocka_unit_test(collectives_are_the_contracts),
+		cmocka_unit_test(ops_go_with_types),
 		cmocka_unit_test(strerror_takes_either_sign),
 		cmocka_unit_test(options_grow),
 		cmocka_unit_test(version_is_the_headers),

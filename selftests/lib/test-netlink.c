@@ -54,12 +54,15 @@ static void add_has_all_attributes(void **state)
 	config.lanes = 8;
 	config.frame_max = 8192;
 	config.timeout_ms = 5000;
+	config.has_gather_max = true;
+	config.gather_max = 512;
 	assert_int_equal(aru_ring_add_fill(msg, &config), 0);
 	assert_string_equal(nla_get_string(find(msg, ALLREDUCE_A_NAME)), "demo");
 	assert_int_equal(nla_get_u32(find(msg, ALLREDUCE_A_RANK)), 1);
 	assert_int_equal(nla_get_u32(find(msg, ALLREDUCE_A_LANES)), 8);
 	assert_int_equal(nla_get_u32(find(msg, ALLREDUCE_A_FRAME_MAX)), 8192);
 	assert_int_equal(nla_get_u32(find(msg, ALLREDUCE_A_TIMEOUT_MS)), 5000);
+	assert_int_equal(nla_get_u32(find(msg, ALLREDUCE_A_GATHER_MAX)), 512);
 	aru_ring_id("demo", members, 3, id);
 	assert_int_equal(nla_len(find(msg, ALLREDUCE_A_ID)), sizeof(id));
 	assert_memory_equal(nla_data(find(msg, ALLREDUCE_A_ID)), id, sizeof(id));
@@ -94,11 +97,30 @@ static void add_leaves_defaults_to_the_kernel(void **state)
 	config_of(&config, members, "[fe80::1%lo]:9");
 	config.has_id = true;
 	memset(config.id, 0xab, sizeof(config.id));
+	/* Not taken: nothing says that it was given. */
+	config.gather_max = 512;
 	assert_int_equal(aru_ring_add_fill(msg, &config), 0);
 	assert_null(find(msg, ALLREDUCE_A_LANES));
 	assert_null(find(msg, ALLREDUCE_A_FRAME_MAX));
 	assert_null(find(msg, ALLREDUCE_A_TIMEOUT_MS));
+	assert_null(find(msg, ALLREDUCE_A_GATHER_MAX));
 	assert_memory_equal(nla_data(find(msg, ALLREDUCE_A_ID)), config.id, 16);
+	nlmsg_free(msg);
+}
+
+/* 0 is a value, which says never, not the lack of one. */
+static void add_can_turn_gathering_off(void **state)
+{
+	struct aru_member members[ALLREDUCE_SIZE_MAX];
+	struct nl_msg *msg = message(ALLREDUCE_CMD_RING_ADD);
+	struct aru_ring_config config;
+
+	(void)state;
+	config_of(&config, members, "10.0.0.1");
+	config.has_gather_max = true;
+	assert_int_equal(aru_ring_add_fill(msg, &config), 0);
+	assert_non_null(find(msg, ALLREDUCE_A_GATHER_MAX));
+	assert_int_equal(nla_get_u32(find(msg, ALLREDUCE_A_GATHER_MAX)), 0);
 	nlmsg_free(msg);
 }
 
@@ -172,6 +194,7 @@ static struct nl_msg *answer(void)
 	nla_put_u32(msg, ALLREDUCE_A_LANES, 2);
 	nla_put_u32(msg, ALLREDUCE_A_FRAME_MAX, 65536);
 	nla_put_u32(msg, ALLREDUCE_A_TIMEOUT_MS, 30000);
+	nla_put_u32(msg, ALLREDUCE_A_GATHER_MAX, 2048);
 	nla_put_u32(msg, ALLREDUCE_A_STATE, ALLREDUCE_RING_BROKEN);
 	nla_put_u32(msg, ALLREDUCE_A_ERROR, -ECONNRESET);
 	nla_put_string(msg, ALLREDUCE_A_REASON, "next went away");
@@ -199,6 +222,7 @@ static void parses_an_answer(void **state)
 	assert_int_equal(ring->id[2], 3);
 	assert_int_equal(ring->rank, 1);
 	assert_int_equal(ring->size, 3);
+	assert_int_equal(ring->gather_max, 2048);
 	assert_int_equal(ring->state, ALLREDUCE_RING_BROKEN);
 	assert_int_equal(ring->error, -ECONNRESET);
 	assert_string_equal(ring->reason, "next went away");
@@ -356,6 +380,8 @@ static void tells_refusals(void **state)
 	(void)state;
 	config_of(&config, members, "10.0.0.1,10.0.0.2");
 	config.rank = 7;
+	config.has_gather_max = true;
+	config.gather_max = 65537;
 	assert_int_equal(aru_ring_add_fill(msg, &config), 0);
 	request = nlmsg_hdr(msg);
 	second = nla_next(nla_data(find(msg, ALLREDUCE_A_MEMBERS)), &(int){ 4096 });
@@ -363,6 +389,9 @@ static void tells_refusals(void **state)
 		expect(refusal(request, capped, "rank out of range",
 			       offset_of(msg, ALLREDUCE_A_RANK), 0),
 		       request, "rank out of range (rank 7)");
+		expect(refusal(request, capped, "too large",
+			       offset_of(msg, ALLREDUCE_A_GATHER_MAX), 0),
+		       request, "too large (gather 65537)");
 		expect(refusal(request, capped, "name taken",
 			       offset_of(msg, ALLREDUCE_A_NAME), 0),
 		       request, "name taken (name \"demo\")");
@@ -422,6 +451,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(add_has_all_attributes),
 		cmocka_unit_test(add_leaves_defaults_to_the_kernel),
+		cmocka_unit_test(add_can_turn_gathering_off),
 		cmocka_unit_test(add_fits_the_largest_ring),
 		cmocka_unit_test(parses_an_answer),
 		cmocka_unit_test(parses_an_event),

@@ -33,6 +33,7 @@ static void make(struct aru_ring *ring, struct aru_member *members,
 	ring->rank = 1;
 	ring->size = 2;
 	ring->frame_max = 65536;
+	ring->gather_max = 4096;
 	ring->timeout_ms = 30000;
 	ring->state = ALLREDUCE_RING_UP;
 	ring->attached = true;
@@ -56,7 +57,7 @@ static void shows_a_ring(void **state)
 	struct aru_member members[2];
 	struct aru_lane lanes[2];
 	static const char expected[] =
-		"ring demo up rank 1 size 2 lanes 2 frame-max 65536 timeout 30000\n"
+		"ring demo up rank 1 size 2 lanes 2 frame-max 65536 gather 4096 timeout 30000\n"
 		"    id 00112233445566778899aabbccddeeff\n"
 		"    attached yes jobs submitted 12 in flight 0 isa avx2\n"
 		"    member 0 10.0.0.1:18515\n"

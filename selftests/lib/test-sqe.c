@@ -100,8 +100,8 @@ static void allreduce(void **state)
 	assert_int_equal(cmd->op, ALLREDUCE_SUM);
 	assert_int_equal(cmd->reserved0, 0);
 	assert_int_equal(cmd->root, 0);
-	assert_int_equal(cmd->reserved[0] | cmd->reserved[1] | cmd->reserved[2] |
-			 cmd->reserved[3], 0);
+	assert_int_equal(cmd->factor, 0);
+	assert_int_equal(cmd->reserved[0] | cmd->reserved[1] | cmd->reserved[2], 0);
 }
 
 static void allreduce_keeps_bad_values_bad(void **state)
@@ -109,24 +109,104 @@ static void allreduce_keeps_bad_values_bad(void **state)
 	struct allreduce_call *cmd = (void *)(sqe + 48);
 
 	(void)state;
-	/* 256 + F32 must not become F32. */
+	/* 256 + F32 must not become F32, nor 256 the 0 of a call without an op. */
 	aru_prep_allreduce((void *)sqe, 9, NULL, NULL, 0, 256 + ALLREDUCE_F32,
-			   256 + ALLREDUCE_SUM, 0, 0);
-	assert_int_equal(cmd->type, 0);
-	assert_int_equal(cmd->op, 0);
+			   256, 0, 0);
+	assert_null(aru_type_name(cmd->type));
+	assert_null(aru_op_name(cmd->op));
+	assert_int_not_equal(cmd->op, 0);
 }
 
-static void allreduce_fixed(void **state)
+/* Everything of a prepared collective that is no argument of its own kind. */
+static void assert_call(unsigned int collective, const void *src, const void *dst,
+			uint64_t count, unsigned int type, unsigned int op,
+			unsigned int root)
 {
-	struct allreduce_call *cmd = (void *)(sqe + 48);
+	struct allreduce_call expected = {
+		.src = (uintptr_t)src, .dst = (uintptr_t)dst, .count = count,
+		.tag = 77, .timeout_ms = 1234, .collective = collective, .type = type,
+		.op = op, .root = root,
+	};
+
+	assert_header(9, ALLREDUCE_URING_SUBMIT, 0, 0);
+	assert_memory_equal(sqe + 48, &expected, sizeof(expected));
+}
+
+static void all_collectives(void **state)
+{
+	struct io_uring_sqe *p = (void *)sqe;
+	struct allreduce_call call;
+	char src[8] = { 0 }, dst[8] = { 0 };
+
+	(void)state;
+	aru_prep_allreduce(p, 9, src, dst, 3, ALLREDUCE_I8, ALLREDUCE_BXOR, 1234, 77);
+	assert_call(1, src, dst, 3, ALLREDUCE_I8, ALLREDUCE_BXOR, 0);
+	aru_prep_reduce_scatter(p, 9, src, dst, 4, ALLREDUCE_F16, ALLREDUCE_AVG, 1234, 77);
+	assert_call(2, src, dst, 4, ALLREDUCE_F16, ALLREDUCE_AVG, 0);
+	aru_prep_allgather(p, 9, src, dst, 5, ALLREDUCE_U64, 1234, 77);
+	assert_call(3, src, dst, 5, ALLREDUCE_U64, 0, 0);
+	aru_prep_broadcast(p, 9, src, dst, 6, ALLREDUCE_BF16, 63, 1234, 77);
+	assert_call(4, src, dst, 6, ALLREDUCE_BF16, 0, 63);
+	aru_prep_reduce(p, 9, src, dst, 7, ALLREDUCE_U32, ALLREDUCE_MAX, 1u << 31, 1234,
+			77);
+	assert_call(5, src, dst, 7, ALLREDUCE_U32, ALLREDUCE_MAX, 1u << 31);
+	aru_prep_barrier(p, 9, 1234, 77);
+	assert_call(6, NULL, NULL, 0, 0, 0, 0);
+	/* Whatever it is: the kernel judges. */
+	memset(&call, 0xa5, sizeof(call));
+	aru_prep_call(p, 9, &call);
+	assert_header(9, ALLREDUCE_URING_SUBMIT, 0, 0);
+	assert_memory_equal(sqe + 48, &call, sizeof(call));
+}
+
+static void fixed(void **state)
+{
+	struct allreduce_call *cmd = (void *)(sqe + 48), before;
 	char buf[8];
 
 	(void)state;
-	aru_prep_allreduce_fixed((void *)sqe, 9, buf, buf, 2, ALLREDUCE_I32,
-				 ALLREDUCE_SUM, 0, 1, ALLREDUCE_CALL_FLAGS, 513);
+	aru_prep_allreduce((void *)sqe, 9, buf, buf, 2, ALLREDUCE_I32, ALLREDUCE_SUM, 0, 1);
+	before = *cmd;
+	aru_sqe_set_fixed((void *)sqe, ALLREDUCE_CALL_FLAGS, 513);
 	assert_header(9, ALLREDUCE_URING_SUBMIT, IORING_URING_CMD_FIXED, 513);
 	assert_int_equal(cmd->flags, ALLREDUCE_CALL_FIXED_SRC | ALLREDUCE_CALL_FIXED_DST);
-	assert_int_equal(cmd->type, ALLREDUCE_I32);
+	before.flags = cmd->flags;
+	assert_memory_equal(cmd, &before, sizeof(before));
+}
+
+static uint64_t factor_of(struct aru_redop redop)
+{
+	struct allreduce_call *cmd = (void *)(sqe + 48), before;
+
+	aru_prep_reduce((void *)sqe, 9, NULL, NULL, 2, ALLREDUCE_F16, ALLREDUCE_PREMULSUM,
+			1, 0, 1);
+	before = *cmd;
+	aru_sqe_set_redop((void *)sqe, &redop);
+	assert_header(9, ALLREDUCE_URING_SUBMIT, 0, 0);
+	before.factor = cmd->factor;
+	before.op = cmd->op;
+	assert_memory_equal(cmd, &before, sizeof(before));
+	return cmd->factor;
+}
+
+static void redop(void **state)
+{
+	struct allreduce_call *cmd = (void *)(sqe + 48);
+	struct aru_redop f32 = { .type = ALLREDUCE_F32 }, f64 = { .type = ALLREDUCE_F64 };
+	struct aru_redop none = { .type = ALLREDUCE_F16 };
+
+	(void)state;
+	f32.factor.f32 = 0.1f;
+	f64.factor.f64 = 0.1;
+	assert_true(factor_of(f64) == 0x3fb999999999999aULL);
+	assert_true(factor_of(f32) == 0x3fb99999a0000000ULL);
+	f32.factor.f32 = -0.0f;
+	assert_true(factor_of(f32) == 1ULL << 63);
+	assert_int_equal(cmd->op, ALLREDUCE_PREMULSUM);
+	/* The kernel has to refuse it. */
+	factor_of(none);
+	assert_null(aru_op_name(cmd->op));
+	assert_int_not_equal(cmd->op, 0);
 }
 
 static void cancel(void **state)
@@ -171,7 +251,9 @@ int main(void)
 		cmocka_unit_test_setup(attach_never_cuts_a_name, setup),
 		cmocka_unit_test_setup(allreduce, setup),
 		cmocka_unit_test_setup(allreduce_keeps_bad_values_bad, setup),
-		cmocka_unit_test_setup(allreduce_fixed, setup),
+		cmocka_unit_test_setup(all_collectives, setup),
+		cmocka_unit_test_setup(fixed, setup),
+		cmocka_unit_test_setup(redop, setup),
 		cmocka_unit_test_setup(cancel, setup),
 		cmocka_unit_test_setup(info, setup),
 	};

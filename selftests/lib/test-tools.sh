@@ -61,6 +61,9 @@ expect 1 'lanes "17" is not a number from 1 to 16' "${add[@]}" members 10.0.0.1 
 expect 1 'lanes needs a value' "${add[@]}" members 10.0.0.1 lanes
 expect 1 'frame-max "4095" is not a number from 4096 to 1048576' "${add[@]}" members 10.0.0.1 frame-max 4095
 expect 1 'frame-max 4097 is not a multiple of 64' "${add[@]}" members 10.0.0.1 frame-max 4097
+expect 1 'gather "65537" is not a number from 0 to 65536' "${add[@]}" members 10.0.0.1 gather 65537
+expect 1 'gather "-1" is not' "${add[@]}" members 10.0.0.1 gather -1
+expect 1 'gather needs a value' "${add[@]}" members 10.0.0.1 gather
 expect 1 'timeout "99" is not a number from 100 to 86400000' "${add[@]}" members 10.0.0.1 timeout 99
 expect 1 'timeout "-1" is not' "${add[@]}" members 10.0.0.1 timeout -1
 expect 1 'id "12" is not 32 hexadecimal digits' "${add[@]}" members 10.0.0.1 id 12
@@ -88,6 +91,11 @@ expect 1 '-f "1" is not a number from 2' "$arbench" -r r -f 1
 expect 1 'exclude each other' "$arbench" -r r -f 2 -i 4
 expect 1 '-n "0" is not a number from 1' "$arbench" -r r -n 0
 expect 1 '-d "f33" is not known' "$arbench" -r r -d f33
+expect 1 '-o band is for integers only, not for -d f32' "$arbench" -r r -o band -d f32
+expect 1 '-o premulsum is for floats only, not for -d u8' "$arbench" -r r -o premulsum -d u8
+expect 1 '-C "scatter" is not known' "$arbench" -r r -C scatter
+expect 1 '-R "64" is not a number from 0 to 63' "$arbench" -r r -R 64
+expect 1 '-u "512" is not a number from 0 to 511' "$arbench" -r r -u 512
 expect 1 '-z "2" is not a number from 0 to 1' "$arbench" -r r -z 2
 expect 1 '-x needs checked jobs' "$arbench" -r r -x /dev/null -c 0
 expect 1 'unexpected word "r"' "$arbench" -r r r
@@ -98,6 +106,13 @@ if [ ! -e /dev/allreduce ]; then
 	expect 2 'is the module loaded' "${add[@]}" members 10.0.0.1
 	expect 2 'is the module loaded|io_uring is not available' "$arbench" -r r
 fi
+
+examples=$build/examples
+expect 2 'usage: allreduce RING' "$examples/allreduce"
+expect 2 'usage: overlap RING' "$examples/overlap"
+expect 2 'STEPS "0" is not a number from 1 to 512' "$examples/overlap" r 0
+expect 2 'LAYERS "1025" is not a number from 1 to 1024' "$examples/overlap" r 1 1025
+expect 2 'COUNT "1k" is not a number from 1' "$examples/overlap" r 1 1 1k
 
 # The demo's verification, on vectors that are small enough to check by hand:
 # three members, 48 elements, so 16 (one grain) a chunk. 2^24, 1 and -2^24 add up
@@ -112,19 +127,19 @@ zero='\x00\x00\x00\x00'
 floats "$big" 48 > "$tmp/in0"
 floats "$one" 48 > "$tmp/in1"
 floats "$minus" 48 > "$tmp/in2"
-# Chunk 0: (2^24 + 1) - 2^24 = 0. Chunk 1: (1 - 2^24) + 2^24 = 1. Chunk 2:
-# (-2^24 + 2^24) + 1 = 1.
-{ floats "$zero" 16; floats "$one" 32; } > "$tmp/right"
-{ floats "$zero" 17; floats "$one" 31; } > "$tmp/wrong"
+# Chunk 0: (1 - 2^24) + 2^24 = 1. Chunk 1: (-2^24 + 2^24) + 1 = 1. Chunk 2:
+# (2^24 + 1) - 2^24 = 0.
+{ floats "$one" 32; floats "$zero" 16; } > "$tmp/right"
+{ floats "$one" 31; floats "$zero" 17; } > "$tmp/wrong"
 floats "$one" 47 > "$tmp/short"
 in=("$tmp/in0" "$tmp/in1" "$tmp/in2")
 ok=("$tmp/right" "$tmp/right")
-expect 0 'demo: PASS' "$demo/demo-verify" 1 "${in[@]}" -- "${ok[@]}" "$tmp/right"
-expect 0 'change 32 elements' "$demo/demo-verify" 4 "${in[@]}" -- "${ok[@]}" "$tmp/right"
-expect 1 'FAIL .*wrong: 1 of 48 elements differ' "$demo/demo-verify" 1 "${in[@]}" -- "${ok[@]}" "$tmp/wrong"
-expect 1 'demo: FAIL' "$demo/demo-verify" 1 "${in[@]}" -- "${ok[@]}" "$tmp/short"
-expect 1 'not there' "$demo/demo-verify" 1 "${in[@]}" -- "${ok[@]}" "$tmp/none"
-expect 1 'usage' "$demo/demo-verify" 1 "${in[@]}" -- "${ok[@]}"
+expect 0 'demo: PASS' "$demo/demo-verify" "${in[@]}" -- "${ok[@]}" "$tmp/right"
+expect 0 'change 32 elements' "$demo/demo-verify" "${in[@]}" -- "${ok[@]}" "$tmp/right"
+expect 1 'FAIL .*wrong: 1 of 48 elements differ' "$demo/demo-verify" "${in[@]}" -- "${ok[@]}" "$tmp/wrong"
+expect 1 'demo: FAIL' "$demo/demo-verify" "${in[@]}" -- "${ok[@]}" "$tmp/short"
+expect 1 'not there' "$demo/demo-verify" "${in[@]}" -- "${ok[@]}" "$tmp/none"
+expect 1 'usage' "$demo/demo-verify" "${in[@]}" -- "${ok[@]}"
 
 echo "1..$n"
 exit $bad

@@ -25,11 +25,18 @@ static inline size_t isas_list(struct isa isas[ISAS_MAX])
 	size_t n = 0;
 
 #if defined(__x86_64__)
+	bool avx = __builtin_cpu_supports("avx") &&
+		   __builtin_cpu_supports("f16c");
+	bool avx2 = avx && __builtin_cpu_supports("avx2");
+	bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+		      __builtin_cpu_supports("avx512bw") &&
+		      __builtin_cpu_supports("avx512dq") &&
+		      __builtin_cpu_supports("avx512vl");
+
 	isas[n++] = (struct isa){ &ar_reduce_sse2, 16, true };
-	isas[n++] = (struct isa){ &ar_reduce_avx2, 32,
-				  __builtin_cpu_supports("avx2") };
-	isas[n++] = (struct isa){ &ar_reduce_avx512, 64,
-				  __builtin_cpu_supports("avx512f") };
+	isas[n++] = (struct isa){ &ar_reduce_avx, 16, avx };
+	isas[n++] = (struct isa){ &ar_reduce_avx2, 32, avx2 };
+	isas[n++] = (struct isa){ &ar_reduce_avx512, 64, avx512 };
 #elif defined(__aarch64__)
 	isas[n++] = (struct isa){ &ar_reduce_neon, 16, true };
 #else

@@ -7,6 +7,7 @@
 #ifndef UNIT_REDUCE_CHECK_H
 #define UNIT_REDUCE_CHECK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "reduce.h"
@@ -18,12 +19,19 @@ const char *reduce_check_table(const struct ar_reduce_isa *isa);
 const char *reduce_check_type_name(const struct ar_reduce_kernel *k);
 const char *reduce_check_op_name(const struct ar_reduce_kernel *k);
 
+/**
+ * struct reduce_check - a check of one row
+ * @name: for messages
+ * @concerns: has the row what is checked? NULL: every row has
+ * @fn: the check
+ */
 struct reduce_check {
 	const char *name;
+	bool (*concerns)(const struct ar_reduce_kernel *k);
 	const char *(*fn)(const struct ar_reduce_kernel *k, size_t vector_bytes);
 };
 
-/* The checks of one row, ended by a NULL @fn. */
+/* All checks, ended by a NULL @fn. */
 extern const struct reduce_check reduce_checks[];
 
 #endif /* UNIT_REDUCE_CHECK_H */

@@ -26,11 +26,14 @@ static void run_isa(const struct isa *isa)
 
 	report(reduce_check_table(isa->loops), isa->loops->name, "all", "all",
 	       "table");
-	for (k = isa->loops->kernels; k->fn; k++) {
-		for (check = reduce_checks; check->fn; check++)
+	for (k = isa->loops->kernels; k->reduce; k++) {
+		for (check = reduce_checks; check->fn; check++) {
+			if (check->concerns && !check->concerns(k))
+				continue;
 			report(check->fn(k, isa->vector_bytes), isa->loops->name,
 			       reduce_check_type_name(k),
 			       reduce_check_op_name(k), check->name);
+		}
 	}
 }
 

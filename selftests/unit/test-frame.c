@@ -56,7 +56,7 @@ static void test_hello_layout(void **state)
 		FIELD(ar_hello, lane, 48, 4),
 		FIELD(ar_hello, lanes, 52, 4),
 		FIELD(ar_hello, frame_max, 56, 4),
-		FIELD(ar_hello, reserved0, 60, 4),
+		FIELD(ar_hello, gather_max, 60, 4),
 		FIELD(ar_hello, members_digest, 64, 8),
 		FIELD(ar_hello, reserved, 72, 32),
 	};
@@ -124,7 +124,7 @@ static void test_frame_is_little_endian(void **state)
 {
 	const struct ar_frame_hdr hdr = {
 		.magic = cpu_to_le16(AR_FRAME_MAGIC),
-		.phase = AR_PHASE_FINAL,
+		.phase = AR_PHASE_GATHER,
 		.codec = 0x03,
 		.len = cpu_to_le32(0x07060504),
 		.job = cpu_to_le64(0x0f0e0d0c0b0a0908ULL),
@@ -151,15 +151,52 @@ static void test_frame_is_little_endian(void **state)
 static void test_wire_values(void **state)
 {
 	(void)state;
-	assert_int_equal(AR_PROTOCOL_VERSION, 1);
+	assert_int_equal(AR_PROTOCOL_VERSION, 2);
 	assert_int_equal(AR_PHASE_REDUCE, 1);
-	assert_int_equal(AR_PHASE_FINAL, 2);
+	assert_int_equal(AR_PHASE_GATHER, 2);
+	assert_int_equal(AR_PHASE_TOKEN, 3);
+	assert_int_equal(AR_PHASES, 3);
 	assert_int_equal(ALLREDUCE_COLLECTIVE_ALLREDUCE, 1);
+	assert_int_equal(ALLREDUCE_COLLECTIVE_REDUCE_SCATTER, 2);
+	assert_int_equal(ALLREDUCE_COLLECTIVE_ALLGATHER, 3);
+	assert_int_equal(ALLREDUCE_COLLECTIVE_BROADCAST, 4);
+	assert_int_equal(ALLREDUCE_COLLECTIVE_REDUCE, 5);
+	assert_int_equal(ALLREDUCE_COLLECTIVE_BARRIER, 6);
 	assert_int_equal(ALLREDUCE_F32, 1);
 	assert_int_equal(ALLREDUCE_F64, 2);
 	assert_int_equal(ALLREDUCE_I32, 3);
 	assert_int_equal(ALLREDUCE_I64, 4);
+	assert_int_equal(ALLREDUCE_F16, 5);
+	assert_int_equal(ALLREDUCE_BF16, 6);
+	assert_int_equal(ALLREDUCE_I8, 7);
+	assert_int_equal(ALLREDUCE_U8, 8);
+	assert_int_equal(ALLREDUCE_U32, 9);
+	assert_int_equal(ALLREDUCE_U64, 10);
 	assert_int_equal(ALLREDUCE_SUM, 1);
+	assert_int_equal(ALLREDUCE_PROD, 2);
+	assert_int_equal(ALLREDUCE_MIN, 3);
+	assert_int_equal(ALLREDUCE_MAX, 4);
+	assert_int_equal(ALLREDUCE_AVG, 5);
+	assert_int_equal(ALLREDUCE_BAND, 6);
+	assert_int_equal(ALLREDUCE_BOR, 7);
+	assert_int_equal(ALLREDUCE_BXOR, 8);
+	assert_int_equal(ALLREDUCE_PREMULSUM, 9);
+}
+
+static void test_refusal_values(void **state)
+{
+	(void)state;
+	assert_int_equal(AR_REFUSAL_VERSION, 1);
+	assert_int_equal(AR_REFUSAL_BYTE_ORDER, 2);
+	assert_int_equal(AR_REFUSAL_RANK, 3);
+	assert_int_equal(AR_REFUSAL_SIZE, 4);
+	assert_int_equal(AR_REFUSAL_LANES, 5);
+	assert_int_equal(AR_REFUSAL_FRAME_MAX, 6);
+	assert_int_equal(AR_REFUSAL_MEMBERS, 7);
+	assert_int_equal(AR_REFUSAL_EPOCH, 8);
+	assert_int_equal(AR_REFUSAL_ADDRESS, 9);
+	assert_int_equal(AR_REFUSAL_STATE, 10);
+	assert_int_equal(AR_REFUSAL_GATHER_MAX, 11);
 }
 
 static void test_refusals_are_distinct(void **state)
@@ -217,6 +254,7 @@ int main(void)
 		cmocka_unit_test(test_magics_on_the_wire),
 		cmocka_unit_test(test_frame_is_little_endian),
 		cmocka_unit_test(test_wire_values),
+		cmocka_unit_test(test_refusal_values),
 		cmocka_unit_test(test_refusals_are_distinct),
 		cmocka_unit_test(test_digest),
 	};

@@ -7,7 +7,7 @@
 #include "reduce-check.h"
 #include "unit.h"
 
-#define TESTS_MAX	256
+#define TESTS_MAX	4096
 
 struct one {
 	const struct isa *isa;
@@ -73,8 +73,10 @@ static void add_isa(const struct isa *isa)
 			 "%s_loops # SKIP not supported by this CPU", isa->loops->name);
 		return;
 	}
-	for (k = isa->loops->kernels; k->fn; k++) {
+	for (k = isa->loops->kernels; k->reduce; k++) {
 		for (check = reduce_checks; check->fn; check++) {
+			if (check->concerns && !check->concerns(k))
+				continue;
 			one = add(isa);
 			one->kernel = k;
 			one->check = check;
