@@ -71,7 +71,6 @@ tx_bytes() {
 
 trap cleanup EXIT
 mkdir -p "$data/out"
-echo "$lanes" > "$data/out/lanes"
 
 say "network: $members members on a bridge"
 network

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Compare the demo's results with sums made here: demo-verify LANES INPUT...
- * -- RESULT...
+ * Compare the demo's results with sums made here: demo-verify INPUT... --
+ * RESULT...
  *
- * Chunk c is summed in the order c, c+1, ..., c-1, as partition.h cuts it.
+ * Chunk c is summed in the order c+1, c+2, ..., c, as partition.h cuts it.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -63,29 +63,27 @@ static float sum_from(const float **in, unsigned int n, unsigned int first, uint
 	return sum;
 }
 
-static void reference(const float **in, unsigned int n, unsigned int lanes,
-		      float *ref, struct figures *figures)
+static void reference(const float **in, unsigned int n, float *ref,
+		      struct figures *figures)
 {
-	unsigned int lane, chunk;
+	struct ar_plan plan;
+	unsigned int chunk;
 	float in_order;
 	uint64_t i;
 
-	for (lane = 0; lane < lanes; lane++) {
-		/* Any number of a job will do: it does not move chunks. */
-		struct ar_range stripe = ar_stripe(figures->elements, sizeof(float), 0,
-						   lanes, lane);
+	/* Lanes, frames and the gather path change no chunk: any will do. */
+	ar_plan_init(&plan, ALLREDUCE_COLLECTIVE_ALLREDUCE, figures->elements,
+		     sizeof(float), 0, n, 1, ALLREDUCE_FRAME_MAX_DEFAULT, 0);
+	for (chunk = 0; chunk < n; chunk++) {
+		struct ar_range r = ar_plan_chunk(&plan, chunk);
 
-		for (chunk = 0; chunk < n; chunk++) {
-			struct ar_range r = ar_chunk(stripe, sizeof(float), n, chunk);
-
-			for (i = r.start; i < r.start + r.count; i++) {
-				ref[i] = sum_from(in, n, chunk, i);
-				in_order = sum_from(in, n, 0, i);
-				figures->order_matters += in_order != ref[i];
-				figures->nonzero += ref[i] != 0;
-				if (ref[i] > figures->largest)
-					figures->largest = ref[i];
-			}
+		for (i = r.start; i < r.start + r.count; i++) {
+			ref[i] = sum_from(in, n, ar_next(chunk, n), i);
+			in_order = sum_from(in, n, 0, i);
+			figures->order_matters += in_order != ref[i];
+			figures->nonzero += ref[i] != 0;
+			if (ref[i] > figures->largest)
+				figures->largest = ref[i];
 		}
 	}
 }
@@ -114,14 +112,13 @@ int main(int argc, char **argv)
 {
 	const float *in[ALLREDUCE_SIZE_MAX];
 	struct figures figures = { 0 };
-	unsigned int lanes, n = 0;
+	unsigned int n = 0;
 	size_t bytes, first = 0;
 	uint64_t wrong = 0;
 	float *ref;
 	int i;
 
-	lanes = argc < 2 ? 0 : strtoul(argv[1], NULL, 10);
-	for (i = 2; i < argc && strcmp(argv[i], "--") && n < ALLREDUCE_SIZE_MAX; i++) {
+	for (i = 1; i < argc && strcmp(argv[i], "--") && n < ALLREDUCE_SIZE_MAX; i++) {
 		in[n++] = map(argv[i], &bytes);
 		first = first ? first : bytes;
 		if (bytes != first || bytes % sizeof(float)) {
@@ -130,15 +127,15 @@ int main(int argc, char **argv)
 			return 1;
 		}
 	}
-	if (lanes < 1 || lanes > ALLREDUCE_LANES_MAX || !n || argc != i + 1 + (int)n) {
-		fprintf(stderr, "usage: demo-verify LANES INPUT... -- RESULT... (as many)\n");
+	if (!n || argc != i + 1 + (int)n) {
+		fprintf(stderr, "usage: demo-verify INPUT... -- RESULT... (as many)\n");
 		return 1;
 	}
 	figures.elements = first / sizeof(float);
 	ref = malloc(first);
 	if (!ref)
 		return 1;
-	reference(in, n, lanes, ref, &figures);
+	reference(in, n, ref, &figures);
 	printf("reference: %u members, %llu f32 each, %.1f %% not zero, largest %g\n", n,
 	       (unsigned long long)figures.elements,
 	       100.0 * figures.nonzero / figures.elements, figures.largest);

@@ -12,7 +12,7 @@
 
 #include "env.h"
 #include "frame.h"
-#include "../../tools/arbench/arbench.h"
+#include "../../tools/arbench/reference.h"
 #include "kselftest_harness.h"
 
 #define GUARD	0x5a
@@ -74,19 +74,31 @@ static uint64_t buffers_spoilt(const struct buffers *b)
 static uint64_t buffers_check(const struct buffers *b, const struct job *job,
 			      struct env_member *m)
 {
-	uint64_t wrong = reference_check(job, m->env->config.size,
-					 m->env->config.lanes, b->dst);
+	uint64_t wrong = reference_check(job, m->rank, b->dst);
 	uint64_t spoilt = buffers_spoilt(b);
 	uint64_t changed = 0;
 
 	if (b->src != b->dst)
-		changed = reference_check_src(job, m->rank, b->src);
+		changed = reference_check_src(job, m->rank, b->src, false);
 	if (wrong || changed || spoilt)
 		fprintf(stderr, "# rank %u type %u count %llu: %llu wrong, %llu of src changed, %llu spoilt\n",
 		       m->rank, job->type, (unsigned long long)job->count,
 		       (unsigned long long)wrong, (unsigned long long)changed,
 		       (unsigned long long)spoilt);
 	return wrong + changed + spoilt;
+}
+
+static struct job sum_of(const struct env_member *m, uint64_t seed, uint64_t count,
+			 unsigned int type)
+{
+	return (struct job) {
+		.seed = seed,
+		.count = count,
+		.size = m->env->config.size,
+		.collective = ALLREDUCE_COLLECTIVE_ALLREDUCE,
+		.type = type,
+		.op = ALLREDUCE_SUM,
+	};
 }
 
 static int run_one(struct env_member *m, const struct job *job,
@@ -173,14 +185,12 @@ static int run_counts(struct env_member *m)
 
 	for (t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
 		for (c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
-			struct job job = {
-				.seed = 1, .count = counts[c], .type = types[t],
-				.op = ALLREDUCE_SUM, .iteration = iteration++,
-			};
+			struct job job = sum_of(m, 1, counts[c], types[t]);
 			unsigned int bytes = aru_type_size(types[t]);
 			unsigned int misalign = bytes * (c % 16);
 			int ret;
 
+			job.iteration = iteration++;
 			ret = run_one(m, &job, misalign, c & 1);
 			if (ret)
 				return ret;
@@ -197,8 +207,7 @@ TEST_F(ring, types_and_counts)
 /* Both placements of a vector that is striped over all lanes. */
 static int run_large(struct env_member *m)
 {
-	struct job job = { .seed = 2, .count = MIB / 4 + 12345,
-			   .type = ALLREDUCE_F32, .op = ALLREDUCE_SUM };
+	struct job job = sum_of(m, 2, MIB / 4 + 12345, ALLREDUCE_F32);
 	int ret;
 
 	ret = run_one(m, &job, 4, false);
@@ -222,11 +231,9 @@ static int run_in_flight(struct env_member *m)
 	int i, err = 0, ret;
 
 	for (i = 0; i < IN_FLIGHT; i++) {
-		job[i] = (struct job) {
-			.seed = 3, .count = i % 5 ? 100 + i : 30000,
-			.type = i % 2 ? ALLREDUCE_I32 : ALLREDUCE_F64,
-			.op = ALLREDUCE_SUM, .iteration = i,
-		};
+		job[i] = sum_of(m, 3, i % 5 ? 100 + i : 30000,
+				i % 2 ? ALLREDUCE_I32 : ALLREDUCE_F64);
+		job[i].iteration = i;
 		ret = buffers_alloc(&b[i], job[i].count * aru_type_size(job[i].type),
 				    0, i & 1);
 		if (ret)
@@ -254,8 +261,7 @@ TEST_F(ring, many_in_flight)
 
 static int run_registered(struct env_member *m)
 {
-	struct job job = { .seed = 4, .count = 50001, .type = ALLREDUCE_F32,
-			   .op = ALLREDUCE_SUM };
+	struct job job = sum_of(m, 4, 50001, ALLREDUCE_F32);
 	struct buffers b;
 	struct iovec iov;
 	int ret;
@@ -293,8 +299,7 @@ struct digests {
 static int run_repeated(struct env_member *m)
 {
 	struct digests *digests = m->arg;
-	struct job job = { .seed = 5, .count = 20011, .type = ALLREDUCE_F32,
-			   .op = ALLREDUCE_SUM };
+	struct job job = sum_of(m, 5, 20011, ALLREDUCE_F32);
 	float *buf = malloc(job.count * sizeof(*buf));
 	int i, ret = -ENOMEM;
 
@@ -370,7 +375,7 @@ static bool read_counters(struct env *env, struct counters *c)
 
 	for (rank = 0; rank < env->config.size; rank++) {
 		for (stat = ALLREDUCE_STAT_BYTES_INJECTED;
-		     stat <= ALLREDUCE_STAT_JOBS_FAILED; stat++)
+		     stat <= ALLREDUCE_STAT_BYTES_STAGED; stat++)
 			c->stats[rank][stat] = env_stat(env, rank, stat);
 		if (env_traffic(rank, &c->traffic[rank]))
 			return false;
@@ -421,6 +426,7 @@ TEST_F(ring, counters)
 #define GREW(stat) (after.stats[rank][ALLREDUCE_STAT_##stat] - \
 		    before.stats[rank][ALLREDUCE_STAT_##stat])
 		EXPECT_EQ(0, GREW(BYTES_COPIED));
+		EXPECT_EQ(0, GREW(BYTES_STAGED));
 		EXPECT_EQ(1, GREW(JOBS_DONE));
 		EXPECT_EQ(0, GREW(JOBS_FAILED));
 		if (size == 1)

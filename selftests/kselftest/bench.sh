@@ -3,7 +3,8 @@
 #
 # bench.sh - arbench on four members: 0 wrong from 4 B to 8 MiB; the bits of
 # ten runs are the same, also while packets are captured on the interface, a
-# tap being one more reader of the pages that are sent by reference.
+# tap being one more reader of the pages that are sent by reference. All
+# collectives, types and operations, misaligned.
 #
 # With aru.sizes on the kernel's command line (make check-sizes, and one kernel
 # of make check) up to 64 MiB, in steps of 2.
@@ -46,7 +47,8 @@ rings()
 
 is_up() { arctl -N "b$1" ring show r | grep -q '^ring r up'; }
 
-# on_all NAME OPTION...: arbench on every member; digests in /tmp/NAME.RANK
+# on_all NAME OPTION...: arbench on every member; digests in /tmp/NAME.RANK,
+# figures in /tmp/NAME.json.RANK
 on_all()
 {
 	local name=$1 i pids=() failed=0
@@ -54,7 +56,8 @@ on_all()
 	shift
 	rm -f "/tmp/$name".*
 	for ((i = 0; i < SIZE; i++)); do
-		arbench -N "b$i" -r r -t 120000 -x "/tmp/$name.$i" "$@" > "/tmp/$name.out.$i" 2>&1 &
+		arbench -N "b$i" -r r -t 120000 -x "/tmp/$name.$i" \
+			-J "/tmp/$name.json.$i" "$@" > "/tmp/$name.out.$i" 2>&1 &
 		pids+=($!)
 	done
 	for i in "${pids[@]}"; do
@@ -103,6 +106,32 @@ captured()
 	return "$ret"
 }
 
+everything() { on_all every -C all -d all -o all -R 2 -u 3 -b 6000 -e 6000 -n 1 -w 0 -c 1; }
+
+# The gather path, on which each member sums by itself.
+small() { on_all small -d all -o all -u 1 -b 100 -e 100 -n 1 -w 0 -c 1; }
+
+# What arbench was asked for it has done: three collectives with six operations
+# for four types and eight for six, two without for all ten, and the barrier.
+nothing_left_out()
+{
+	jq -c '[.rows[] | [.collective, .type, .op]] | unique | length' /tmp/every.json.0
+	jq -e '[.rows[] | [.collective, .type, .op]] | unique |
+		length == 3 * (4 * 6 + 6 * 8) + 2 * 10 + 1' /tmp/every.json.0
+}
+
+# Every root, several jobs at a time, in registered buffers.
+all_roots()
+{
+	local collective
+
+	for collective in broadcast reduce; do
+		on_all roots -C "$collective" -R all -q 3 -z 1 -u 1 -b 1000 -e 300000 -f 300 \
+			-n 1 -w 0 -c 2 &&
+			jq -e "[.rows[].root] | unique | length == $SIZE" /tmp/roots.json.0 || return 1
+	done
+}
+
 nothing_copied()
 {
 	local i
@@ -115,12 +144,16 @@ nothing_copied()
 	done
 }
 
-plan 6
+plan 10
 check "four members" topology
 check "ring up" rings
 check "0 wrong from 4 B to $max" all_sizes
 check "ten runs, the same bits" ten_runs
 check "the same bits under a packet capture" captured
+check "0 wrong of every collective, type and operation, misaligned" everything
+check "none was left out" nothing_left_out
+check "0 wrong of every type and operation on the gather path" small
+check "0 wrong for every root" all_roots
 check "no payload byte copied" nothing_copied
 for ((i = 0; i < SIZE; i++)); do
 	ip netns del "b$i"

@@ -21,7 +21,7 @@
 #include "env.h"
 #include "frame.h"
 #include "partition.h"
-#include "../../tools/arbench/arbench.h"
+#include "../../tools/arbench/reference.h"
 #include "kselftest_harness.h"
 
 #define SIZE		2
@@ -62,8 +62,8 @@ struct vectors {
  */
 struct seen {
 	uint64_t reduce_bytes[JOBS];
-	uint64_t final_bytes[JOBS];
-	uint64_t final_frames;
+	uint64_t gather_bytes[JOBS];
+	uint64_t gather_frames;
 	uint64_t wrong_frames;
 };
 
@@ -232,8 +232,9 @@ static long capture_drops(struct capture *c)
 
 static struct job job_of(unsigned int i)
 {
-	return (struct job) { .seed = 11, .count = COUNT, .type = ALLREDUCE_F32,
-			      .op = ALLREDUCE_SUM, .iteration = i };
+	return (struct job) { .seed = 11, .count = COUNT, .iteration = i, .size = SIZE,
+			      .collective = ALLREDUCE_COLLECTIVE_ALLREDUCE,
+			      .type = ALLREDUCE_F32, .op = ALLREDUCE_SUM };
 }
 
 static int vectors_alloc(struct vectors *v)
@@ -291,7 +292,7 @@ static uint64_t wrong_results(const struct vectors *v)
 		for (i = 0; i < JOBS; i++) {
 			struct job job = job_of(i);
 
-			wrong += reference_check(&job, SIZE, LANES, v->dst[rank][i]);
+			wrong += reference_check(&job, rank, v->dst[rank][i]);
 		}
 	}
 	return wrong;
@@ -299,19 +300,21 @@ static uint64_t wrong_results(const struct vectors *v)
 
 /* ---- frames ---------------------------------------------------------------- */
 
-/* The elements of chunk @chunk of job number @number. */
-static struct ar_range chunk_of(uint64_t number, unsigned int chunk)
+/* The elements of a chunk, all in one piece: there is one lane. */
+static struct ar_range chunk_of(unsigned int chunk)
 {
-	struct ar_range stripe = ar_stripe(COUNT, sizeof(float), number, LANES, 0);
+	struct ar_plan plan;
 
-	return ar_chunk(stripe, sizeof(float), SIZE, chunk);
+	ar_plan_init(&plan, ALLREDUCE_COLLECTIVE_ALLREDUCE, COUNT, sizeof(float), 0, SIZE,
+		     LANES, ALLREDUCE_FRAME_MAX_DEFAULT, ALLREDUCE_GATHER_MAX_DEFAULT);
+	return ar_plan_chunk(&plan, chunk);
 }
 
 /* A frame of rank 0: sums are the result's, what it injects is its source's. */
 static int check_frame(const struct ar_frame_hdr *hdr, const unsigned char *payload,
 		       const struct vectors *v, struct seen *seen)
 {
-	bool final = hdr->phase == AR_PHASE_FINAL;
+	bool gather = hdr->phase == AR_PHASE_GATHER;
 	uint64_t number = le64_to_cpu(hdr->job), offset = le64_to_cpu(hdr->offset);
 	uint32_t chunk = le32_to_cpu(hdr->chunk), len = le32_to_cpu(hdr->len);
 	const float *vector;
@@ -319,18 +322,18 @@ static int check_frame(const struct ar_frame_hdr *hdr, const unsigned char *payl
 
 	if (!number || number > JOBS || chunk >= SIZE)
 		return -EBADMSG;
-	r = chunk_of(number, chunk);
+	r = chunk_of(chunk);
 	if (offset + len > r.count * sizeof(float))
 		return -EBADMSG;
-	vector = final ? v->dst[0][number - 1] : v->src[0][number - 1];
+	vector = gather ? v->dst[0][number - 1] : v->src[0][number - 1];
 	if (memcmp(payload, (const char *)(vector + r.start) + offset, len)) {
 		fprintf(stderr, "# job %llu chunk %u offset %llu: the %s frame was written again\n",
 			(unsigned long long)number, chunk, (unsigned long long)offset,
-			final ? "FINAL" : "REDUCE");
+			gather ? "GATHER" : "REDUCE");
 		seen->wrong_frames++;
 	}
-	(final ? seen->final_bytes : seen->reduce_bytes)[number - 1] += len;
-	seen->final_frames += final;
+	(gather ? seen->gather_bytes : seen->reduce_bytes)[number - 1] += len;
+	seen->gather_frames += gather;
 	return 0;
 }
 
@@ -395,7 +398,7 @@ static unsigned int jobs_incomplete(const uint64_t *bytes, unsigned int chunk)
 	unsigned int incomplete = 0, i;
 
 	for (i = 0; i < JOBS; i++)
-		incomplete += bytes[i] != chunk_of(i + 1, chunk).count * sizeof(float);
+		incomplete += bytes[i] != chunk_of(chunk).count * sizeof(float);
 	return incomplete;
 }
 
@@ -427,7 +430,7 @@ FIXTURE_TEARDOWN(capture)
 	vectors_free(&self->vectors);
 }
 
-/* Rank 0 injects chunk 0 and completes chunk 1, of every job. */
+/* Rank 0 injects chunk 1 and completes chunk 0, of every job. */
 TEST_F_TIMEOUT(capture, held_pages_keep_what_was_sent, 120)
 {
 	struct seen seen;
@@ -438,9 +441,9 @@ TEST_F_TIMEOUT(capture, held_pages_keep_what_was_sent, 120)
 	EXPECT_EQ(0, capture_drops(&self->capture));
 	EXPECT_EQ(0, check_streams(&self->capture, &self->vectors, &seen));
 	EXPECT_EQ(0, seen.wrong_frames);
-	EXPECT_LT(0, seen.final_frames);
-	EXPECT_EQ(0, jobs_incomplete(seen.reduce_bytes, 0));
-	EXPECT_EQ(0, jobs_incomplete(seen.final_bytes, 1));
+	EXPECT_LT(0, seen.gather_frames);
+	EXPECT_EQ(0, jobs_incomplete(seen.reduce_bytes, 1));
+	EXPECT_EQ(0, jobs_incomplete(seen.gather_bytes, 0));
 	/* had it been copied to the pages, they would prove nothing */
 	EXPECT_EQ(0, env_stat(&self->env, 0, ALLREDUCE_STAT_BYTES_COPIED));
 }

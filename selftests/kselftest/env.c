@@ -157,6 +157,8 @@ void env_ring_config(const struct env_config *config, unsigned int rank,
 	ring->lanes = config->lanes;
 	ring->frame_max = config->frame_max;
 	ring->timeout_ms = config->timeout_ms;
+	ring->has_gather_max = config->has_gather_max;
+	ring->gather_max = config->gather_max;
 }
 
 static int env_add(struct env *env, unsigned int rank)
@@ -233,13 +235,15 @@ struct env_thread {
 
 static void *env_thread_main(void *arg)
 {
+	ARU_OPTS(aru_open_opts, opts);
 	struct env_thread *t = arg;
 	int ret;
 
 	t->ret = env_enter(t->member.rank);
 	if (t->ret)
 		return NULL;
-	ret = aru_open(&t->member.aru, ENV_RING, NULL);
+	opts.depth = t->member.env->config.depth;
+	ret = aru_open(&t->member.aru, ENV_RING, &opts);
 	if (ret) {
 		SAY("rank %u: open: %s", t->member.rank, aru_strerror(ret));
 		t->ret = ret;

@@ -26,6 +26,9 @@ struct env_config {
 	int family;
 	unsigned int frame_max;		/* 0: the kernel's default */
 	unsigned int timeout_ms;	/* 0: the kernel's default */
+	bool has_gather_max;		/* false: the kernel's default */
+	unsigned int gather_max;
+	unsigned int depth;		/* of contexts; 0: the library's default */
 };
 
 struct env {

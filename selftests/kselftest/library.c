@@ -211,6 +211,7 @@ static void own_uring(void **state)
 {
 	struct iovec iov = { dst[1], sizeof(dst[1]) };
 	struct allreduce_info info[2];
+	struct io_uring_sqe *sqe;
 	struct own own[2];
 	int i;
 
@@ -226,9 +227,10 @@ static void own_uring(void **state)
 	/* In place, and registered. */
 	assert_int_equal(io_uring_register_buffers(&own[1].uring, &iov, 1), 0);
 	memcpy(dst[1], src[1], sizeof(dst[1]));
-	aru_prep_allreduce_fixed(own_sqe(&own[1]), own[1].fd, dst[1],
-				 dst[1], N, ALLREDUCE_I32, ALLREDUCE_SUM, 0, 43,
-				 ALLREDUCE_CALL_FIXED_SRC | ALLREDUCE_CALL_FIXED_DST, 0);
+	sqe = own_sqe(&own[1]);
+	aru_prep_allreduce(sqe, own[1].fd, dst[1], dst[1], N, ALLREDUCE_I32,
+			   ALLREDUCE_SUM, 0, 43);
+	aru_sqe_set_fixed(sqe, ALLREDUCE_CALL_FIXED_SRC | ALLREDUCE_CALL_FIXED_DST, 0);
 	assert_int_equal(own_run(&own[1]), 0);
 	assert_sums(dst[1], N);
 	assert_int_equal(own_wait(&own[0]), 0);

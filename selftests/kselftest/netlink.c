@@ -358,6 +358,9 @@ REFUSAL(frame_max_4100, 0, -EINVAL, FRAME_MAX_TEXT,
 	put_u32(msg, ALLREDUCE_A_FRAME_MAX, 4100));
 REFUSAL(frame_max_1048577, 0, -EINVAL, FRAME_MAX_TEXT,
 	put_u32(msg, ALLREDUCE_A_FRAME_MAX, 1048577));
+REFUSAL(gather_max_65537, 0, -EINVAL, "gather-max: 0 to 65536",
+	put_u32(msg, ALLREDUCE_A_GATHER_MAX, 65537));
+REFUSAL(size_is_for_answers, 0, -EINVAL, "", put_u32(msg, ALLREDUCE_A_SIZE, 2));
 REFUSAL(frame_max_of_2_bytes, 0, -EINVAL, "frame-max",
 	put_u16(msg, ALLREDUCE_A_FRAME_MAX, 4096));
 REFUSAL(timeout_99, 0, -EINVAL, TIMEOUT_TEXT,
@@ -611,6 +614,7 @@ TEST_F(ring, shows_its_configuration)
 		.sz = sizeof(config), .name = "shown", .has_id = true, .rank = 0,
 		.members = members, .n_members = 3, .lanes = 7,
 		.frame_max = 4160, .timeout_ms = 86400000,
+		.has_gather_max = true, .gather_max = 0,
 	};
 	struct aru_ring *ring;
 
@@ -627,6 +631,7 @@ TEST_F(ring, shows_its_configuration)
 	EXPECT_EQ(0, memcmp(members, ring->members, sizeof(members)));
 	EXPECT_EQ(7, ring->n_lanes);
 	EXPECT_EQ(4160, ring->frame_max);
+	EXPECT_EQ(0, ring->gather_max);
 	EXPECT_EQ(86400000, ring->timeout_ms);
 	EXPECT_EQ(ALLREDUCE_RING_DOWN, ring->state);
 	EXPECT_EQ(0, ring->error);
@@ -1015,6 +1020,7 @@ FIXTURE_VARIANT(mismatch)
 	const char *members[2];
 	unsigned int lanes[2];
 	unsigned int frame_max[2];
+	unsigned int gather_max[2];	/* 0: not given */
 	const char *text;
 };
 
@@ -1028,6 +1034,11 @@ FIXTURE_VARIANT_ADD(mismatch, lanes) {
 FIXTURE_VARIANT_ADD(mismatch, frame_max) {
 	.members = { GOOD_MEMBERS, GOOD_MEMBERS }, .frame_max = { 4096, 8192 },
 	.text = "frame sizes differ",
+};
+
+FIXTURE_VARIANT_ADD(mismatch, gather_max) {
+	.members = { GOOD_MEMBERS, GOOD_MEMBERS }, .gather_max = { 100, 101 },
+	.text = "limits of the gather path differ",
 };
 
 FIXTURE_VARIANT_ADD(mismatch, size) {
@@ -1055,6 +1066,8 @@ FIXTURE_SETUP(mismatch)
 			.sz = sizeof(config), .name = ENV_RING, .has_id = true,
 			.rank = i, .members = members, .lanes = variant->lanes[i],
 			.frame_max = variant->frame_max[i],
+			.has_gather_max = variant->gather_max[i],
+			.gather_max = variant->gather_max[i],
 		};
 
 		memcpy(config.id, good_id, sizeof(config.id));

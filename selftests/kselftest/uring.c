@@ -105,9 +105,10 @@ FIXTURE_VARIANT(call)
 	void (*spoil)(struct allreduce_call *call, struct io_uring_sqe *sqe,
 		      void *small, void *read_only);
 	int error;
+	const char *names;	/* what struct allreduce_info's refusal says */
 };
 
-#define CALL(label, error_, ...) \
+#define CALL(label, error_, names_, ...) \
 	static void spoil_##label(struct allreduce_call *call, \
 				  struct io_uring_sqe *sqe, void *small, \
 				  void *read_only) \
@@ -119,89 +120,112 @@ FIXTURE_VARIANT(call)
 		__VA_ARGS__; \
 	} \
 	FIXTURE_VARIANT_ADD(call, label) { \
-		.spoil = spoil_##label, .error = error_, \
+		.spoil = spoil_##label, .error = error_, .names = names_, \
 	}
 
-CALL(type_0, -EINVAL, call->type = 0);
-CALL(type_5, -EINVAL, call->type = 5);
-CALL(type_255, -EINVAL, call->type = 255);
-CALL(op_0, -EINVAL, call->op = 0);
-CALL(op_2, -EINVAL, call->op = 2);
-CALL(op_255, -EINVAL, call->op = 255);
-CALL(collective_0, -EINVAL, call->collective = 0);
-CALL(collective_2, -EINVAL, call->collective = 2);
-CALL(root_1, -EINVAL, call->root = 1);
-CALL(reserved0, -EINVAL, call->reserved0 = 1);
-CALL(reserved_first, -EINVAL, call->reserved[0] = 1);
-CALL(reserved_last, -EINVAL, call->reserved[3] = 1ULL << 63);
-CALL(flags_4, -EINVAL, call->flags = 4);
-CALL(flags_top, -EINVAL, call->flags = 1U << 31);
-CALL(count_above_max, -EINVAL, call->count = ALLREDUCE_COUNT_MAX + 1);
-CALL(count_all_ones, -EINVAL, call->count = UINT64_MAX);
+CALL(type_0, -EINVAL, "type: ", call->type = 0);
+CALL(type_11, -EINVAL, "type: ", call->type = 11);
+CALL(type_255, -EINVAL, "type: ", call->type = 255);
+CALL(op_0, -EINVAL, "op: ", call->op = 0);
+CALL(op_10, -EINVAL, "op: ", call->op = 10);
+CALL(op_255, -EINVAL, "op: ", call->op = 255);
+CALL(collective_0, -EINVAL, "collective: ", call->collective = 0);
+CALL(collective_7, -EINVAL, "collective: ", call->collective = 7);
+CALL(root_1, -EINVAL, "root: ", call->root = 1);
+CALL(op_bitwise_of_floats, -EINVAL, "op: ",
+	call->type = ALLREDUCE_F32;
+	call->op = ALLREDUCE_BAND);
+CALL(op_premulsum_of_integers, -EINVAL, "op: ", call->op = ALLREDUCE_PREMULSUM);
+CALL(op_without_reduction, -EINVAL, "op: ",
+	call->collective = ALLREDUCE_COLLECTIVE_ALLGATHER);
+CALL(factor_without_premulsum, -EINVAL, "factor: ", call->factor = 1);
+CALL(root_beyond, -EINVAL, "root: 0 to 0, not 1",
+	call->collective = ALLREDUCE_COLLECTIVE_REDUCE;
+	call->root = 1);
+CALL(root_all_ones, -EINVAL, "root: ",
+	call->collective = ALLREDUCE_COLLECTIVE_BROADCAST;
+	call->op = 0;
+	call->root = UINT32_MAX);
+CALL(barrier_of_something, -EINVAL, "barrier: ",
+	call->collective = ALLREDUCE_COLLECTIVE_BARRIER);
+CALL(barrier_with_buffers, -EINVAL, "barrier: ",
+	call->collective = ALLREDUCE_COLLECTIVE_BARRIER;
+	call->type = call->op = call->count = 0);
+CALL(allgather_overlap, -EINVAL, "overlap",
+	call->collective = ALLREDUCE_COLLECTIVE_ALLGATHER;
+	call->op = 0;
+	call->src = call->dst + 4);
+CALL(reserved0, -EINVAL, "reserved: ", call->reserved0 = 1);
+CALL(reserved_first, -EINVAL, "reserved: ", call->reserved[0] = 1);
+CALL(reserved_last, -EINVAL, "reserved: ", call->reserved[2] = 1ULL << 63);
+CALL(flags_4, -EINVAL, "flags: ", call->flags = 4);
+CALL(flags_top, -EINVAL, "flags: ", call->flags = 1U << 31);
+CALL(count_above_max, -EINVAL, "count: ", call->count = ALLREDUCE_COUNT_MAX + 1);
+CALL(count_all_ones, -EINVAL, "count: ", call->count = UINT64_MAX);
 /* 4 times this is small again. */
-CALL(count_wraps, -EINVAL, call->count = (1ULL << 62) + 1);
-CALL(count_max, -EFAULT,
+CALL(count_wraps, -EINVAL, "count: ", call->count = (1ULL << 62) + 1);
+CALL(count_max, -EFAULT, "",
 	call->count = ALLREDUCE_COUNT_MAX;
 	call->dst = call->src);
-CALL(timeout_99, -EINVAL, call->timeout_ms = 99);
-CALL(timeout_86400001, -EINVAL, call->timeout_ms = 86400001);
-CALL(src_misaligned, -EINVAL, call->src += 2);
-CALL(dst_misaligned, -EINVAL, call->dst += 1);
-CALL(src_misaligned_for_its_type, -EINVAL,
+CALL(timeout_99, -EINVAL, "timeout_ms: ", call->timeout_ms = 99);
+CALL(timeout_86400001, -EINVAL, "timeout_ms: ", call->timeout_ms = 86400001);
+CALL(src_misaligned, -EINVAL, "src: ", call->src += 2);
+CALL(dst_misaligned, -EINVAL, "dst: ", call->dst += 1);
+CALL(src_misaligned_for_its_type, -EINVAL, "src: ",
 	call->type = ALLREDUCE_F64;
 	call->count /= 2;
 	call->src += 4);
-CALL(overlap_above, -EINVAL, call->dst = call->src + 4);
-CALL(overlap_below, -EINVAL, call->dst = call->src - 4);
-CALL(overlap_by_one, -EINVAL, call->dst = call->src + 4 * (COUNT - 1));
-CALL(src_wraps, -EINVAL, call->src = -4096ULL);
-CALL(dst_wraps, -EINVAL, call->dst = -4096ULL);
-CALL(src_in_kernel, -EFAULT, call->src = NOWHERE);
-CALL(dst_in_kernel, -EFAULT, call->dst = NOWHERE);
-CALL(in_place_in_kernel, -EFAULT, call->src = NOWHERE; call->dst = NOWHERE);
-CALL(src_across_the_border, -EFAULT, call->src = 0x7fffffffe000ULL);
-CALL(src_null, -EFAULT, call->src = 0);
-CALL(dst_null, -EFAULT, call->dst = 0);
-CALL(src_unmapped, -EFAULT, call->src = (uintptr_t)small + 4096);
-CALL(dst_unmapped, -EFAULT, call->dst = (uintptr_t)small + 4096);
-CALL(src_ends_unmapped, -EFAULT, call->src = (uintptr_t)small);
-CALL(dst_ends_unmapped, -EFAULT, call->dst = (uintptr_t)small);
-CALL(dst_read_only, -EFAULT, call->dst = (uintptr_t)read_only);
-CALL(in_place_read_only, -EFAULT, call->src = (uintptr_t)read_only; call->dst = call->src);
+CALL(overlap_above, -EINVAL, "overlap", call->dst = call->src + 4);
+CALL(overlap_below, -EINVAL, "overlap", call->dst = call->src - 4);
+CALL(overlap_by_one, -EINVAL, "overlap", call->dst = call->src + 4 * (COUNT - 1));
+CALL(src_wraps, -EINVAL, "src: ", call->src = -4096ULL);
+CALL(dst_wraps, -EINVAL, "dst: ", call->dst = -4096ULL);
+CALL(src_in_kernel, -EFAULT, "src: ", call->src = NOWHERE);
+CALL(dst_in_kernel, -EFAULT, "dst: ", call->dst = NOWHERE);
+CALL(in_place_in_kernel, -EFAULT, "", call->src = NOWHERE; call->dst = NOWHERE);
+CALL(src_across_the_border, -EFAULT, "", call->src = 0x7fffffffe000ULL);
+CALL(src_null, -EFAULT, "src: ", call->src = 0);
+CALL(dst_null, -EFAULT, "dst: ", call->dst = 0);
+CALL(src_unmapped, -EFAULT, "src: ", call->src = (uintptr_t)small + 4096);
+CALL(dst_unmapped, -EFAULT, "dst: ", call->dst = (uintptr_t)small + 4096);
+CALL(src_ends_unmapped, -EFAULT, "src: ", call->src = (uintptr_t)small);
+CALL(dst_ends_unmapped, -EFAULT, "dst: ", call->dst = (uintptr_t)small);
+CALL(dst_read_only, -EFAULT, "mapped and writable", call->dst = (uintptr_t)read_only);
+CALL(in_place_read_only, -EFAULT, "", call->src = (uintptr_t)read_only; call->dst = call->src);
 /* More than any machine has: to be refused before tables for it are made. */
-CALL(dst_of_8_TiB, -ENOMEM,
+CALL(dst_of_8_TiB, -ENOMEM, "",
 	call->src = 0x100000;
 	call->dst = 0x100000;
 	call->count = 1ULL << 41);
-CALL(dst_of_512_GiB, -ENOMEM,
+CALL(dst_of_512_GiB, -ENOMEM, "",
 	call->src = 0x100000;
 	call->dst = 0x100000;
 	call->count = 1ULL << 37);
-CALL(fixed_flag_without_sqe_flag, -EINVAL, call->flags = ALLREDUCE_CALL_FIXED_SRC);
-CALL(sqe_flag_without_fixed_flag, -EINVAL,
+CALL(fixed_flag_without_sqe_flag, -EINVAL, "flags: ", call->flags = ALLREDUCE_CALL_FIXED_SRC);
+CALL(sqe_flag_without_fixed_flag, -EINVAL, "flags: ",
 	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED);
-CALL(sqe_flag_unknown, -EINVAL, sqe->uring_cmd_flags = 1U << 30);
-CALL(fixed_index_too_large, -EFAULT,
+CALL(sqe_flag_unknown, -EINVAL, "", sqe->uring_cmd_flags = 1U << 30);
+CALL(fixed_index_too_large, -EFAULT, "",
 	call->flags = ALLREDUCE_CALL_FIXED_SRC;
 	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
 	sqe->buf_index = 1);
-CALL(fixed_index_65535, -EFAULT,
+CALL(fixed_index_65535, -EFAULT, "",
 	call->flags = ALLREDUCE_CALL_FIXED_DST;
 	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
 	sqe->buf_index = 65535);
 /* Registered is src's data, without a guard. */
-CALL(fixed_dst_elsewhere, -EFAULT,
+CALL(fixed_dst_elsewhere, -EFAULT, "in the registered buffer",
 	call->flags = ALLREDUCE_CALL_FIXED_SRC | ALLREDUCE_CALL_FIXED_DST;
 	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED);
-CALL(fixed_src_before, -EFAULT,
+CALL(fixed_src_before, -EFAULT, "src: ",
 	call->flags = ALLREDUCE_CALL_FIXED_SRC;
 	call->src -= 4;
 	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED);
-CALL(fixed_src_beyond, -EFAULT,
+CALL(fixed_src_beyond, -EFAULT, "src: ",
 	call->flags = ALLREDUCE_CALL_FIXED_SRC;
 	call->src += 4;
 	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED);
-CALL(fixed_in_place_beyond, -EFAULT,
+CALL(fixed_in_place_beyond, -EFAULT, "",
 	call->flags = ALLREDUCE_CALL_FIXED_SRC | ALLREDUCE_CALL_FIXED_DST;
 	call->dst = call->src;
 	call->count++;
@@ -255,6 +279,9 @@ TEST_F(call, is_refused)
 	ASSERT_EQ(0, submit_info(&s->uring, s->fd, &info));
 	EXPECT_EQ(ALLREDUCE_RING_UP, info.state);
 	EXPECT_EQ(0, info.jobs_submitted);
+	EXPECT_NE(NULL, strstr(info.refusal, variant->names)) {
+		TH_LOG("not named: \"%s\" in \"%s\"", variant->names, info.refusal);
+	}
 	EXPECT_EQ(0, solo_works(s));
 	EXPECT_EQ(0, solo_holds_nothing(s));
 }
@@ -529,6 +556,7 @@ static int try_memlock(struct solo *s)
 {
 	/* One vector fits, two do not. */
 	struct rlimit limit = { 120 * 1024, 120 * 1024 };
+	struct allreduce_info info;
 	struct io_uring uring;
 	int i;
 
@@ -540,6 +568,10 @@ static int try_memlock(struct solo *s)
 	for (i = 0; i < 3; i++) {
 		if (unprivileged_submit(&uring, s, COUNT) != -ENOMEM)
 			return 3;
+		if (submit_info(&uring, s->fd, &info) ||
+		    !strstr(info.refusal, "RLIMIT_MEMLOCK: 80 KiB to pin, ") ||
+		    !strstr(info.refusal, "limit 120 KiB"))
+			return 10;
 		if (solo_holds_nothing(s))
 			return 4;
 		if (unprivileged_submit(&uring, s, COUNT / 2))
@@ -1056,9 +1088,11 @@ TEST_F(pair, submission_queue_polling)
 static void pair_prep_fixed(struct io_uring *uring, int fd, struct vector *src,
 			    struct vector *dst, unsigned int fixed, uint16_t index)
 {
-	aru_prep_allreduce_fixed(submit_sqe(uring), fd, src->data, dst->data,
-				 src->count, ALLREDUCE_I32, ALLREDUCE_SUM, 0, 0,
-				 fixed, index);
+	struct io_uring_sqe *sqe = submit_sqe(uring);
+
+	aru_prep_allreduce(sqe, fd, src->data, dst->data, src->count, ALLREDUCE_I32,
+			   ALLREDUCE_SUM, 0, 0);
+	aru_sqe_set_fixed(sqe, fixed, index);
 }
 
 TEST_F(pair, registered_buffers)
