@@ -82,6 +82,12 @@ kselftest: kernel-source
 #:   make check-kselftest  rings in one guest; KERNELS=6.1 for one kernel,
 #:                       TESTS="module.sh" for some of the tests
 #:   make check-sizes    arbench from 4 B to 64 MiB on four members
+#:   make check-property  random jobs on random rings; KERNELS=, COMBINATIONS=1100,
+#:                       SEED=, TIME_LIMIT= (seconds); INDEX= with SEED= for one
+#:                       again; CPU=Nehalem or max,-avx2 for one without AVX2
+#:   make soak           JOBS=100000 on one ring, all results checked; SEED=,
+#:                       TIME_LIMIT=, KERNEL=6.1 instead of 6.12
+#:   make check-large    a vector of MIB=4200 MiB, in a guest of 11000 MiB
 #:   make check-cluster  rings between three guests; KERNELS= and TESTS= too
 #:   make check-harness  do the tests notice when something is wrong?
 #:   make demo           a real sum by four members in a guest (KERNEL=6.12)
@@ -104,6 +110,33 @@ check-sizes: kselftest tools $(KERNELS:%=module-%)
 	@for k in $(KERNELS); do TESTS=bench.sh MEMORY=3072 APPEND=aru.sizes \
 		$(QEMU)/kselftest.sh $$k; done; \
 	$(QEMU)/total.sh $(KERNELS:%=kselftest-%)
+
+# for the guest, and for what ends it if it hangs
+PROPERTY_LIMIT = $(or $(TIME_LIMIT),900)
+check-property: kselftest tools $(KERNELS:%=module-%)
+	@for k in $(KERNELS); do TESTS=property TIMEOUT=$$(($(PROPERTY_LIMIT) + 300)) \
+		LIMIT=$$(($(PROPERTY_LIMIT) + 600)) \
+		APPEND="aru.limit=$(PROPERTY_LIMIT) $(SEED:%=aru.seed=%) \
+			$(INDEX:%=aru.index=%) $(COMBINATIONS:%=aru.combinations=%) \
+			$(ISA:%=aru.isa=%)" \
+		$(QEMU)/kselftest.sh -f '^property: ' -r property-$$k $$k; done; \
+	$(QEMU)/total.sh $(KERNELS:%=property-%)
+
+SOAK_KERNEL := $(if $(filter file,$(origin KERNEL)),6.12,$(KERNEL))
+SOAK_LIMIT = $(or $(TIME_LIMIT),7200)
+soak: kselftest tools module-$(SOAK_KERNEL)
+	@TESTS=soak TIMEOUT=$$(($(SOAK_LIMIT) + 300)) LIMIT=$$(($(SOAK_LIMIT) + 600)) \
+		APPEND="aru.limit=$(SOAK_LIMIT) aru.jobs=$(or $(JOBS),100000) \
+			$(SEED:%=aru.seed=%)" \
+		$(QEMU)/kselftest.sh -f '^soak: ' -r soak $(SOAK_KERNEL); \
+	$(QEMU)/total.sh soak
+
+LARGE_MIB = $(or $(MIB),4200)
+check-large: kselftest tools module-$(SOAK_KERNEL)
+	@TESTS=large TIMEOUT=3000 LIMIT=3600 MEMORY=$$((2 * $(LARGE_MIB) + 2600)) \
+		APPEND=aru.mib=$(LARGE_MIB) \
+		$(QEMU)/kselftest.sh -f '^large: ' -r large $(SOAK_KERNEL); \
+	$(QEMU)/total.sh large
 
 check-cluster: kselftest tools $(KERNELS:%=module-%)
 	@for k in $(KERNELS); do $(QEMU)/kselftest.sh -c $$k; done; \
@@ -154,7 +187,7 @@ install-module: module
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: check-sizes all help setup kernels-update lib tools unit kselftest module module-6.1 \
+.PHONY: all help setup kernels-update lib tools unit kselftest module module-6.1 \
 	module-6.12 module-arm64 check check-unit check-valgrind check-kselftest \
-	check-cluster check-harness demo checkpatch sparse shellcheck install install-lib \
-	install-tools install-module clean
+	check-property check-large check-sizes check-cluster check-harness soak demo checkpatch sparse \
+	shellcheck install install-lib install-tools install-module clean

@@ -8,6 +8,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/delay.h>
+#include <linux/hrtimer.h>
 #include <linux/in.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -99,6 +100,59 @@ static int fault_socket(void)
 	return ret;
 }
 
+/*
+ * Vector code in an interrupt without kernel_fpu_begin(): what it leaves behind is
+ * in the registers of the process that was interrupted. Only fpu-load has to
+ * suffer: it is what has to notice, and nothing else of the guest should die first.
+ */
+static struct hrtimer fpu_timer;
+static int fpu_ticks;
+static void (*fpu_spoil)(void);
+
+#define FPU_TICK_NS	1000000
+#define FPU_TICKS	20000
+
+static void spoil_vector(void)
+{
+	asm volatile("pcmpeqd %xmm13, %xmm13");
+}
+
+static void spoil_control(void)
+{
+	u32 mxcsr = 0x1f80;
+
+	asm volatile("ldmxcsr %0" : : "m" (mxcsr));
+}
+
+static enum hrtimer_restart fpu_tick(struct hrtimer *timer)
+{
+	if (!strcmp(current->comm, "fpu-load"))
+		fpu_spoil();
+	if (!--fpu_ticks)
+		return HRTIMER_NORESTART;
+	hrtimer_forward_now(timer, ns_to_ktime(FPU_TICK_NS));
+	return HRTIMER_RESTART;
+}
+
+static int fault_fpu(void (*spoil)(void))
+{
+	hrtimer_cancel(&fpu_timer);
+	fpu_spoil = spoil;
+	fpu_ticks = FPU_TICKS;
+	hrtimer_start(&fpu_timer, ns_to_ktime(FPU_TICK_NS), HRTIMER_MODE_REL);
+	return 0;
+}
+
+static int fault_fpu_vector(void)
+{
+	return fault_fpu(spoil_vector);
+}
+
+static int fault_fpu_control(void)
+{
+	return fault_fpu(spoil_control);
+}
+
 static const struct {
 	const char *name;
 	int (*commit)(void);
@@ -111,6 +165,8 @@ static const struct {
 	{ "reference", fault_reference },
 	{ "pin", fault_pin },
 	{ "socket", fault_socket },
+	{ "fpu-vector", fault_fpu_vector },
+	{ "fpu-control", fault_fpu_control },
 };
 
 static int fault_set(const char *val, const struct kernel_param *kp)
@@ -135,11 +191,14 @@ MODULE_LICENSE("GPL");
 
 static int __init faulty_init(void)
 {
+	hrtimer_init(&fpu_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	fpu_timer.function = fpu_tick;
 	return 0;
 }
 
 static void __exit faulty_exit(void)
 {
+	hrtimer_cancel(&fpu_timer);
 }
 
 module_init(faulty_init);

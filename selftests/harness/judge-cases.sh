@@ -105,7 +105,7 @@ unregister_netdevice: waiting for lo to become free. Usage count = 2
 END
 
 echo "TAP version 13"
-echo "1..$((${#reports[@]} + 34))"
+echo "1..$((${#reports[@]} + 37))"
 good_run
 
 expect "a good run" pass '^pass.t/module.sh/unload'
@@ -141,6 +141,12 @@ printf '#!/bin/sh\ncase "$*" in *tap.awk*) exit 2 ;; esac\nexec %s "$@"\n' \
 	"$(command -v awk)" > "$dir/bin/awk"
 chmod 755 "$dir/bin/awk"
 PATH=$dir/bin:$PATH expect "no reader of results" fail '@report.*could not be read'
+edit 's/^@@pass load/@@started fpu\n&/'
+expect "check without a verdict" fail '@fpu.*never reported'
+edit 's/^@@pass load/@@started fpu\n&/; s/^@@pass unload/@@pass fpu\n&/'
+expect "check with a verdict" pass '^pass.t/@fpu'
+edit 's/^@@pass load/@@started fpu\n&/; s/^@@pass unload/@@fail fpu: xmm1 was 0, is 1\n&/'
+expect "check with a bad verdict" fail '@fpu.*xmm1 was 0'
 edit 's/^@@pass counters/@@fail counters: sockstat.TCP inuse was 0, is 2/'
 expect "counter differs" fail '@counters.*inuse was 0, is 2'
 

@@ -55,6 +55,10 @@ build()
 		cp -r "$ksft/run_kselftest.sh" "$ksft/kselftest" "$tests/install/"
 	} > "$out/tests.log" 2>&1 ||
 		give_up build "the bad tests do not build, see $out/tests.log"
+	${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE \
+		"$ROOT/selftests/kselftest/fpu-load.c" -o "$out/fpu-load" \
+		> "$out/fpu-load.log" 2>&1 ||
+		give_up build "fpu-load does not build, see $out/fpu-load.log"
 }
 
 # --- cases -----------------------------------------------------------------
@@ -78,6 +82,7 @@ test[bug]=$(commit bug)
 must[bug]='@console: .*kernel BUG at .*faulty
 @console: .*Kernel panic
 @exit: .*went away
+@fpu: started, but never reported
 @report: .*never reported
 plan: planned 2, reported 1'
 may[bug]='@console: .*RIP: '
@@ -87,6 +92,7 @@ must[oops]='@console: .*BUG: kernel NULL pointer dereference
 @console: .*Oops
 @console: .*Kernel panic
 @exit: .*went away
+@fpu: started, but never reported
 @report: .*never reported
 plan: planned 2, reported 1'
 may[oops]='@console: .*RIP: '
@@ -109,6 +115,24 @@ must[counters]='@counters: nr_foll_pin_acquired-released was 0, is 1
 @counters: sockstat.TCP.inuse was 0, is 1'
 may[counters]='@counters: sockstat.TCP.alloc '
 
+# What follows is for the guest's shell. fpu-load says something as soon as it has
+# found a difference.
+# shellcheck disable=SC2016
+fpu_fault() { printf '%s\n' 'echo 1..1; sleep 1' \
+	"echo $1 > /sys/module/faulty/parameters/fault" \
+	'for i in $(seq 100); do [ ! -s /tmp/fpu-load.log ] || break; sleep 0.1; done' \
+	'echo ok 1 after'; }
+
+test[fpuvector]=$(fpu_fault fpu-vector)
+must[fpuvector]='@fpu: fpu-load: CPU .*mm13 was .*, is [0-9a-f]*f{32}$'
+
+test[fpucontrol]=$(fpu_fault fpu-control)
+must[fpucontrol]='@fpu: fpu-load: CPU .*mxcsr was .*, is 00001f80'
+
+# shellcheck disable=SC2016
+test[fpukilled]='echo 1..1; sleep 1; kill -9 $(pidof fpu-load); echo ok 1 after'
+must[fpukilled]='@fpu: fpu-load: '
+
 test[assertion]='echo 1..2; echo ok 1 good; echo not ok 2 bad'
 must[assertion]='/bad: not ok'
 
@@ -120,11 +144,13 @@ must[shortplan]='plan: planned 3, reported 2'
 
 test[poweroff]='echo 1..1; echo ok 1 good; sync; poweroff -f; sleep 60'
 must[poweroff]='@exit: .*went away
+@fpu: started, but never reported
 @report: .*never reported'
 
 test[hang]='echo 1..1; echo ok 1 good; sleep 1000'
 limit[hang]=60
 must[hang]='@exit: .*hung
+@fpu: started, but never reported
 @report: .*never reported'
 
 # every bad program of tests/, through the kernel's own runner
@@ -140,8 +166,8 @@ slow.sh/plan: planned 1, reported 0'
 # not demanded: how the runner's shell words a program that was killed
 may[kselftest]=''
 
-order="hang good warn bug oops atomic stall reference counters assertion status
-       shortplan poweroff kselftest"
+order="hang good warn bug oops atomic stall reference counters fpuvector fpucontrol
+       fpukilled assertion status shortplan poweroff kselftest"
 
 # run_case NAME: boots and judges, leaves a line in $out/NAME.verdict.
 run_case()
@@ -153,7 +179,8 @@ run_case()
 	printf '#!/bin/bash\n%s\n' "${test[$name]}" > "$dir/test.sh"
 	chmod 755 "$dir/test.sh"
 	"$QEMU_DIR/payload.sh" "$dir/payload.cpio" "$dir/test.sh:/test.sh" \
-		"$out/tests/install:/kselftest" "$BUILD/kmod-faulty/faulty.ko:/modules/faulty.ko"
+		"$out/tests/install:/kselftest" "$BUILD/kmod-faulty/faulty.ko:/modules/faulty.ko" \
+		"$out/fpu-load:/usr/bin/fpu-load"
 	"$QEMU_DIR/guest.sh" -p "$dir/payload.cpio" -m 512 -t "${limit[$name]:-120}" \
 		-a "${append[$name]-}" "$KERNEL" "$dir"
 	"$QEMU_DIR/judge.sh" "$dir" "$name" > "$dir/judge.log" 2>&1 || got=fail

@@ -9,6 +9,9 @@
 # "N passed, N failed". A step that does not build is a failed test, and those
 # that do not depend on it still run. Logs: $BUILD/log; verdicts: $BUILD/results
 # (all in summary.tsv).
+#
+# Environment: EXTRA=1 adds what takes make check over its 20 minutes (.ci/run);
+# SEED and COMBINATIONS of the random jobs.
 set -u
 
 . "$(dirname "$0")/common.sh"
@@ -54,8 +57,15 @@ run()
 	runs+=("$name")
 	stamp "$name"
 	"$@" < /dev/null > "$logs/$name.log" 2>&1
-	ARU_PART=$name "$QEMU_DIR/total.sh" "$name" ||
-		{ echo "-- end of $logs/$name.log:"; tail -n 15 "$logs/$name.log"; }
+	sum_up "$name"
+}
+
+# sum_up NAME: what a run has to say, its numbers, and what is wrong with it.
+sum_up()
+{
+	grep -aE '^(property|soak): ' "$logs/$1.log"
+	ARU_PART=$1 "$QEMU_DIR/total.sh" "$1" ||
+		{ echo "-- end of $logs/$1.log:"; tail -n 15 "$logs/$1.log"; }
 }
 
 # run_beside NAME COMMAND... : the same in the background, until collect.
@@ -78,8 +88,7 @@ collect()
 	wait
 	stamp "done: ${beside[*]}"
 	for name in "${beside[@]}"; do
-		ARU_PART=$name "$QEMU_DIR/total.sh" "$name" ||
-			{ echo "-- end of $logs/$name.log:"; tail -n 15 "$logs/$name.log"; }
+		sum_up "$name"
 	done
 	beside=()
 }
@@ -113,11 +122,24 @@ run unit-neon "$QEMU_DIR/unit.sh" unit-neon
 # Two guests at a time keep two cores busy; more would only slow each other
 # down and bring their time limits near.
 run harness selftests/harness/run.sh
+first=${KERNELS%% *} last=${KERNELS##* }
 for kernel in $KERNELS; do
-	# arbench up to 64 MiB on the last one, as make check-sizes does it
-	options=(MEMORY=2048)
-	[ "$kernel" != "${KERNELS##* }" ] || options=(MEMORY=3072 APPEND=aru.sizes)
-	run_beside "kselftest-$kernel" env "${options[@]}" "$QEMU_DIR/kselftest.sh" "$kernel"
+	# the long soak on the first one; with EXTRA, on the last one arbench up to
+	# 64 MiB, as make check-sizes does it
+	memory=2048 jobs=300 append=''
+	[ "$kernel" != "$first" ] || jobs=3000
+	[ -z "${EXTRA-}" ] || [ "$kernel" != "$last" ] || { memory=3072; append=aru.sizes; }
+	run_beside "kselftest-$kernel" env MEMORY=$memory \
+		APPEND="$append aru.jobs=$jobs ${SEED:+aru.seed=$SEED} ${COMBINATIONS:+aru.combinations=$COMBINATIONS}" \
+		"$QEMU_DIR/kselftest.sh" "$kernel"
+done
+collect
+# CPUs for which the module has to choose other loops
+for pair in "$first sse2 Nehalem" "$last avx max,-avx2"; do
+	read -r kernel isa cpu <<< "$pair"
+	run_beside "property-$isa" env TESTS=property CPU="$cpu" \
+		APPEND="aru.isa=$isa aru.combinations=250 ${SEED:+aru.seed=$SEED}" \
+		"$QEMU_DIR/kselftest.sh" -r "property-$isa" "$kernel"
 done
 collect
 for kernel in $KERNELS; do

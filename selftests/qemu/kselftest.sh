@@ -3,30 +3,36 @@
 #
 # kselftest.sh - run a collection of selftests in a guest, or in three.
 #
-# Usage: kselftest.sh [-c] [-n N] KERNEL
+# Usage: kselftest.sh [-c] [-f REGEX] [-n N] [-r RUN] KERNEL
 #   KERNEL  6.1 or 6.12
 #   -c      selftests/cluster in a cluster of guests instead of
 #           selftests/kselftest in one
+#   -f      print lines of the tests in one guest that match, as they come
 #   -n N    number of guests of the cluster (default 3)
+#   -r RUN  name of the run, default kselftest-KERNEL or cluster-KERNEL
 #
 # Environment:
 #   TESTS    run only these tests, such as "module.sh ring"
 #   MEMORY   MiB of a guest, CPUS, CPU (model), LIMIT (seconds)
 #   APPEND   added to the guest's kernel command line
+#   TIMEOUT  seconds for each test, instead of what its settings file says
 #
 # Everything has to be built (see the root Makefile). The guest finds the
 # programs in /usr/bin, the library in /usr/lib, the module loaded and in
-# /modules. Logs go to $BUILD/run/RUN, verdicts to $BUILD/results/RUN.tsv, with
-# RUN = kselftest-KERNEL or cluster-KERNEL.
+# /modules; fpu-load runs beside the tests. Logs go to $BUILD/run/RUN, verdicts to
+# $BUILD/results/RUN.tsv. Lines of tests that begin with "# result: " are repeated
+# at the end.
 set -u
 
 . "$(dirname "$0")/common.sh"
 
-collection=allreduce n=3
-while getopts cn:h opt; do
+collection=allreduce n=3 run='' follow=''
+while getopts cf:n:r:h opt; do
 	case $opt in
 	c) collection=cluster ;;
+	f) follow=$OPTARG ;;
 	n) n=$OPTARG ;;
+	r) run=$OPTARG ;;
 	h) usage; exit 0 ;;
 	*) usage >&2; exit 2 ;;
 	esac
@@ -34,8 +40,10 @@ done
 shift $((OPTIND - 1))
 [ $# -eq 1 ] || { usage >&2; exit 2; }
 kernel=$1
-run=kselftest-$kernel
-[ $collection = cluster ] && run=cluster-$kernel
+[ -n "$run" ] || case $collection in
+allreduce) run=kselftest-$kernel ;;
+*) run=$collection-$kernel ;;
+esac
 out=$BUILD/run/$run
 res=$RESULTS/$run.tsv
 
@@ -49,15 +57,17 @@ if [ -n "${TESTS-}" ]; then
 		selection+=" -t $collection:$test"
 	done
 fi
-cat > "$out/test.sh" <<END
-#!/bin/sh
-cd /kselftest && exec ./run_kselftest.sh $selection
-END
+{
+	echo '#!/bin/sh'
+	[ -z "${TIMEOUT-}" ] || echo "echo timeout=$TIMEOUT > /kselftest/$collection/settings"
+	echo "cd /kselftest && exec ./run_kselftest.sh $selection"
+} > "$out/test.sh"
 chmod 755 "$out/test.sh"
 
 files=("$out/test.sh:/test.sh" "$BUILD/kselftest/install:/kselftest"
+       "$BUILD/kselftest/install/allreduce/fpu-load:/usr/bin/fpu-load"
        "$BUILD/kmod-$kernel/allreduce.ko:/modules/allreduce.ko")
-for file in "$BUILD"/tools/ar*; do
+for file in "$BUILD"/tools/ar* "$BUILD"/examples/*; do
 	[ -f "$file" ] && [ -x "$file" ] && files+=("$file:/usr/bin/${file##*/}")
 done
 for file in "$BUILD"/lib/liballreduce-uring.so.*; do
@@ -78,10 +88,18 @@ if [ $collection = cluster ]; then
 		cat "$out/$i/result.tsv" >> "$res"
 	done
 else
+	if [ -n "$follow" ]; then
+		: > "$out/tap.log"
+		tail -n +1 -F "$out/tap.log" > >(sed -u 's/^# # //' |
+			grep --line-buffered -aE -e "$follow") 2> /dev/null &
+		tail=$!
+		trap 'kill $tail 2> /dev/null' EXIT
+	fi
 	"$QEMU_DIR/guest.sh" -p "$out/payload.cpio" -m "${MEMORY:-2048}" -s "${CPUS:-2}" \
 		-c "${CPU:-max}" -t "${LIMIT:-1800}" -a "${APPEND-}" "$kernel" "$out"
 	"$QEMU_DIR/judge.sh" "$out" "$run" || failed=y
 	cat "$out/result.tsv" >> "$res"
+	sed -n 's/^# # result: //p' "$out/tap.log"
 fi
 [ -z "${failed-}" ] || {
 	echo "logs: $out"

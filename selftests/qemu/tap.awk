@@ -188,6 +188,9 @@ BEGIN {
 		if (!sub(/^[^:]*: */, "", line))
 			line = ""
 		emit(substr($0, 3, 4), "@" test, line)
+		judged[test] = 1
+	} else if ($0 ~ /^@@started /) {
+		started[substr($0, 11)] = 1
 	} else if ($0 ~ /^@@end /) {
 		ended = 1
 		rc = substr($0, 7) + 0
@@ -217,6 +220,9 @@ END {
 	close_plan()
 	if (tests == 0)
 		emit("fail", "plan", plans ? "planned no tests" : "no test plan in the log")
+	for (check in started)
+		if (!(check in judged))
+			emit("fail", "@" check, "started, but never reported")
 	if (!ended)
 		emit("fail", "@report", "the guest never reported its end")
 	else if (rc != 0 && fails == 0)
