@@ -195,9 +195,12 @@ struct ar_lane {
 	struct ar_link prev;		/* from rank - 1: frames in */
 	struct socket *offered;		/* ring->lock: accepted, to become prev */
 	bool counted_up;		/* in ring->lanes_up; ring->lock */
+	bool prev_closed;		/* in good order, and all of it read */
+	bool next_closed;
 	u32 backoff_ms;
 
 	struct list_head jobs;		/* ring->lock: FIFO of ar_job_lane.node */
+	struct list_head sending;	/* ring->lock: those of them that owe next */
 	struct list_head finished;	/* received in full, not yet reported */
 	u32 forwarded;			/* frames since the last injected one */
 	bool needs_room;		/* a frame waits for room in the queue */
@@ -216,6 +219,7 @@ struct ar_lane {
 /**
  * struct ar_job_lane - the part of a job that one lane carries
  * @node: ar_lane.jobs, then ar_lane.finished
+ * @sending: ar_lane.sending, in the same order, while frames are to be sent
  * @job: the job
  * @index: of the part; its pieces are those of lane @index of the job's plan
  * @left: frames that are still to come and to go
@@ -224,12 +228,18 @@ struct ar_lane {
  */
 struct ar_job_lane {
 	struct list_head node;
+	struct list_head sending;
 	struct ar_job *job;
 	u32 index;
 	struct ar_work left;
 	u64 inject_offset;
 	u64 *next_frame[AR_PHASES];
 };
+
+static inline bool ar_part_owes_next(const struct ar_job_lane *jl)
+{
+	return jl->left.to_inject || jl->left.to_forward;
+}
 
 /* A buffer of a call: in place it is a part of the other one's memory. */
 struct ar_view {
@@ -253,6 +263,7 @@ struct ar_job {
 	struct ar_view dst;
 	bool in_place;
 	struct ar_membuf copies;	/* of all members' vectors: gather path */
+	struct ar_charge charge;	/* for what of these is not registered */
 	unsigned long submitted;	/* jiffies */
 	unsigned long timeout;		/* jiffies without progress */
 	atomic_t lanes_left;

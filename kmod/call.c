@@ -47,14 +47,14 @@ static bool ar_collective_reduces(u8 collective)
 
 static bool ar_collective_has_root(u8 collective)
 {
-	return collective == ALLREDUCE_COLLECTIVE_BROADCAST ||
-	       collective == ALLREDUCE_COLLECTIVE_REDUCE;
+	return allreduce_src_extent(collective) == ALLREDUCE_EXTENT_ROOT ||
+	       allreduce_dst_extent(collective) == ALLREDUCE_EXTENT_ROOT;
 }
 
 static bool ar_collective_has_blocks(u8 collective)
 {
-	return collective == ALLREDUCE_COLLECTIVE_REDUCE_SCATTER ||
-	       collective == ALLREDUCE_COLLECTIVE_ALLGATHER;
+	return allreduce_src_extent(collective) == ALLREDUCE_EXTENT_BLOCKS ||
+	       allreduce_dst_extent(collective) == ALLREDUCE_EXTENT_BLOCKS;
 }
 
 static const char *ar_type_name(u8 type)

@@ -13,6 +13,7 @@
 #include <linux/kernel.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 
 #include "allreduce.h"
 #include "compat.h"
@@ -32,63 +33,97 @@ static int ar_job_import(struct ar_membuf *mb, struct io_uring_cmd *cmd, u64 add
 	return ar_membuf_import(mb, &iter);
 }
 
-/* @name: what the buffer is called in messages. */
-static int ar_job_map(struct ar_membuf *mb, struct io_uring_cmd *cmd,
-		      const char *name, u64 addr, u64 bytes, bool fixed,
-		      bool writable, char *why)
+/**
+ * struct ar_mapping - a buffer of a call that is to be mapped
+ * @mb: where to
+ * @name: what it is called in messages
+ * @addr: user address
+ * @bytes: 0 if there is nothing to map
+ * @fixed: it lies in the registered buffer of the command
+ * @writable: the kernel will write to it
+ */
+struct ar_mapping {
+	struct ar_membuf *mb;
+	const char *name;
+	u64 addr;
+	u64 bytes;
+	bool fixed;
+	bool writable;
+};
+
+static int ar_mapping_fault(const struct ar_mapping *m, char *why)
+{
+	scnprintf(why, ALLREDUCE_REASON_SIZE,
+		  "%s: %llu bytes at 0x%llx are not all %s", m->name, m->bytes,
+		  m->addr, m->fixed ? "in the registered buffer" :
+		  m->writable ? "mapped and writable" : "mapped");
+	return -EFAULT;
+}
+
+/* Before anything is charged: could there be memory of a user's? */
+static int ar_mapping_check(const struct ar_mapping *m, char *why)
+{
+	if (m->bytes && !m->fixed && !access_ok(u64_to_user_ptr(m->addr), m->bytes))
+		return ar_mapping_fault(m, why);
+	return 0;
+}
+
+static int ar_job_map(struct ar_job *job, const struct ar_mapping *m, char *why)
 {
 	int ret;
 
-	if (!bytes)
+	if (!m->bytes)
 		return 0;
-	ret = fixed ? ar_job_import(mb, cmd, addr, bytes, writable) :
-	      ar_membuf_pin(mb, addr, bytes, writable, why);
-	if (ret == -EFAULT)
-		scnprintf(why, ALLREDUCE_REASON_SIZE,
-			  "%s: %llu bytes at 0x%llx are not all %s", name, bytes,
-			  addr, fixed ? "in the registered buffer" :
-			  writable ? "mapped and writable" : "mapped");
-	return ret;
+	ret = m->fixed ? ar_job_import(m->mb, job->cmd, m->addr, m->bytes, m->writable) :
+	      ar_membuf_pin(m->mb, m->addr, m->bytes, m->writable);
+	return ret == -EFAULT ? ar_mapping_fault(m, why) : ret;
 }
 
 /*
- * In place only the larger buffer is mapped, for writing. Otherwise dst comes
- * first: to pin it for writing can give the process pages of its own, which
- * must not happen to a page that src has pinned already.
+ * What has to be mapped, in this order. In place it is only the larger buffer,
+ * for writing. Otherwise dst comes first: to pin it for writing can give the
+ * process pages of its own, which must not happen to a page that src has pinned
+ * already.
  */
-static int ar_job_map_buffers(struct ar_job *job, char *why)
+static void ar_job_plan_mappings(struct ar_job *job, struct ar_mapping *dst,
+				 struct ar_mapping *src)
 {
 	const struct allreduce_call *call = &job->call;
 	const struct ar_ring_config *config = &job->ring->config;
 	struct allreduce_buffers buffers =
 		allreduce_buffers(call->collective, call->count, config->rank,
 				  config->size, call->root);
-	u64 src_bytes = buffers.src * job->element_bytes;
-	u64 dst_bytes = buffers.dst * job->element_bytes;
-	bool dst_fixed = call->flags & ALLREDUCE_CALL_FIXED_DST;
-	bool src_fixed = call->flags & ALLREDUCE_CALL_FIXED_SRC;
-	int ret;
 
-	job->src.mb = &job->src_memory;
-	job->dst.mb = &job->dst_memory;
+	*dst = (struct ar_mapping) {
+		.mb = &job->dst_memory, .name = "dst", .addr = call->dst,
+		.bytes = buffers.dst * job->element_bytes,
+		.fixed = call->flags & ALLREDUCE_CALL_FIXED_DST, .writable = true,
+	};
+	*src = (struct ar_mapping) {
+		.mb = &job->src_memory, .name = "src", .addr = call->src,
+		.bytes = buffers.src * job->element_bytes,
+		.fixed = call->flags & ALLREDUCE_CALL_FIXED_SRC,
+	};
+	job->src.mb = src->mb;
+	job->dst.mb = dst->mb;
 	job->in_place = ar_call_in_place(call, &buffers, job->element_bytes);
-	if (job->in_place && src_bytes > dst_bytes) {
-		job->dst.mb = &job->src_memory;
+	if (!job->in_place)
+		return;
+	if (src->bytes > dst->bytes) {
+		job->dst.mb = src->mb;
 		job->dst.offset = buffers.dst_in_src * job->element_bytes;
-		return ar_job_map(&job->src_memory, job->cmd, "src", call->src,
-				  src_bytes, src_fixed, true, why);
-	}
-	ret = ar_job_map(&job->dst_memory, job->cmd, "dst", call->dst, dst_bytes,
-			 dst_fixed, true, why);
-	if (ret)
-		return ret;
-	if (job->in_place) {
-		job->src.mb = &job->dst_memory;
+		src->writable = true;
+		dst->bytes = 0;
+	} else {
+		job->src.mb = dst->mb;
 		job->src.offset = buffers.src_in_dst * job->element_bytes;
-		return 0;
+		src->bytes = 0;
 	}
-	return ar_job_map(&job->src_memory, job->cmd, "src", call->src, src_bytes,
-			  src_fixed, false, why);
+}
+
+static unsigned long ar_mapping_pages(const struct ar_mapping *m)
+{
+	return m->fixed ? 0 : ar_membuf_pages(m->addr, m->bytes);
 }
 
 static int ar_job_alloc_copies(struct ar_job *job)
@@ -108,13 +143,29 @@ static int ar_job_alloc_copies(struct ar_job *job)
 	return ret;
 }
 
-static void ar_job_release_buffers(struct ar_job *job)
+/* Charge for all that the job takes, then take it. */
+static int ar_job_take_memory(struct ar_job *job, char *why)
+{
+	struct ar_mapping dst, src;
+	unsigned long pages;
+
+	ar_job_plan_mappings(job, &dst, &src);
+	pages = ar_mapping_pages(&dst) + ar_mapping_pages(&src);
+	if (job->plan.copies)
+		pages += DIV_ROUND_UP(ar_plan_bytes(&job->plan), PAGE_SIZE);
+	return ar_mapping_check(&dst, why) ?: ar_mapping_check(&src, why) ?:
+	       ar_charge(&job->charge, pages, why) ?: ar_job_alloc_copies(job) ?:
+	       ar_job_map(job, &dst, why) ?: ar_job_map(job, &src, why);
+}
+
+static void ar_job_release_memory(struct ar_job *job)
 {
 	ar_membuf_release(&job->src_memory);
 	ar_membuf_release(&job->dst_memory);
 	if (job->copies.nr_runs)
 		kvfree(job->copies.runs[0].addr);
 	ar_membuf_release(&job->copies);
+	ar_uncharge(&job->charge);
 }
 
 /* One block for the frame numbers of all lanes: [lane][phase][chunk]. */
@@ -131,6 +182,7 @@ static int ar_job_alloc_parts(struct ar_job *job)
 	for (i = 0; i < job->nr_parts; i++) {
 		job->parts[i].job = job;
 		job->parts[i].index = i;
+		INIT_LIST_HEAD(&job->parts[i].sending);
 		job->parts[i].left = ar_plan_work(&job->plan,
 						  job->ring->config.rank, i);
 		for (phase = 0; phase < AR_PHASES; phase++) {
@@ -181,8 +233,7 @@ struct ar_job *ar_job_alloc(struct ar_ring *ring, const struct allreduce_call *c
 	atomic_set(&job->lanes_left, job->nr_parts);
 	job->timeout = msecs_to_jiffies(call->timeout_ms ?: config->timeout_ms);
 	job->element_bytes = element_bytes;
-	ret = ar_job_alloc_parts(job) ?: ar_job_alloc_copies(job) ?:
-	      ar_job_map_buffers(job, why);
+	ret = ar_job_alloc_parts(job) ?: ar_job_take_memory(job, why);
 	if (ret)
 		goto err;
 	return job;
@@ -193,7 +244,7 @@ err:
 
 void ar_job_free(struct ar_job *job)
 {
-	ar_job_release_buffers(job);
+	ar_job_release_memory(job);
 	kvfree(job->parts[0].next_frame[0]);
 	kfree(job);
 }
@@ -221,6 +272,9 @@ static void ar_job_queue_parts(struct ar_job *job)
 
 	for (i = 0; i < job->nr_parts; i++) {
 		list_add_tail(&job->parts[i].node, &ring->lanes[lane + i].jobs);
+		if (ar_part_owes_next(&job->parts[i]))
+			list_add_tail(&job->parts[i].sending,
+				      &ring->lanes[lane + i].sending);
 		ar_lane_queue(&ring->lanes[lane + i]);
 	}
 }
@@ -267,7 +321,7 @@ static void ar_job_finish(struct ar_job *job)
 		ar_ring_queue_lanes(ring);
 	spin_unlock(&ring->lock);
 
-	ar_job_release_buffers(job);
+	ar_job_release_memory(job);
 	job->result = job->status;
 	ar_job_complete_cmd(job);
 	wake_up_all(&ring->idle);

@@ -305,7 +305,7 @@ static bool ar_lane_may_send(struct ar_lane *lane, struct ar_job_lane *jl, u32 b
 	bool first, room;
 
 	spin_lock(&lane->ring->lock);
-	first = list_first_entry(&lane->jobs, struct ar_job_lane, node) == jl;
+	first = list_is_first(&jl->sending, &lane->sending);
 	spin_unlock(&lane->ring->lock);
 	room = ar_txq_may_forward(&lane->txq, bytes);
 	WRITE_ONCE(lane->needs_room, !room);
@@ -368,6 +368,18 @@ static void ar_lane_part_over(struct ar_lane *lane, struct ar_job_lane *jl)
 	spin_unlock(&lane->ring->lock);
 }
 
+/* One frame less to be sent; the next job's turn if it was the last. */
+static void ar_lane_part_sent(struct ar_lane *lane, struct ar_job_lane *jl,
+			      u64 *frames)
+{
+	--*frames;
+	if (ar_part_owes_next(jl))
+		return;
+	spin_lock(&lane->ring->lock);
+	list_del_init(&jl->sending);
+	spin_unlock(&lane->ring->lock);
+}
+
 /*
  * All frames of the part have come. Where pages of the user's have gone out,
  * fact 2 says that all have; copies and nothing can still be to be sent.
@@ -400,7 +412,7 @@ static int ar_lane_end(void *ctx)
 	if (rx->sending || rx->owes_token) {
 		ar_stat_add(&lane->stats, frames_sent, 1);
 		lane->forwarded++;
-		jl->left.to_forward--;
+		ar_lane_part_sent(lane, jl, &jl->left.to_forward);
 	}
 	rx->sending = false;
 	rx->owes_token = false;
@@ -451,17 +463,12 @@ static int ar_lane_receive(struct ar_lane *lane)
  */
 static struct ar_job_lane *ar_lane_injectable(struct ar_lane *lane)
 {
-	struct ar_job_lane *jl, *found = NULL;
+	struct ar_job_lane *jl;
 
 	spin_lock(&lane->ring->lock);
-	list_for_each_entry(jl, &lane->jobs, node) {
-		if (jl->left.to_inject)
-			found = jl;
-		if (jl->left.to_inject || jl->left.to_forward)
-			break;
-	}
+	jl = list_first_entry_or_null(&lane->sending, struct ar_job_lane, sending);
 	spin_unlock(&lane->ring->lock);
-	return found;
+	return jl && jl->left.to_inject ? jl : NULL;
 }
 
 static int ar_lane_inject_frame(struct ar_lane *lane, struct ar_job_lane *jl)
@@ -485,7 +492,8 @@ static int ar_lane_inject_frame(struct ar_lane *lane, struct ar_job_lane *jl)
 	jl->inject_offset += len;
 	lane->forwarded = 0;
 	ar_stat_add(&lane->stats, frames_sent, 1);
-	if (!--jl->left.to_inject && !jl->left.to_receive)
+	ar_lane_part_sent(lane, jl, &jl->left.to_inject);
+	if (!jl->left.to_inject && !jl->left.to_receive)
 		ar_lane_part_over(lane, jl);
 	return 0;
 }
@@ -608,12 +616,10 @@ static void ar_lane_run_alone(struct ar_lane *lane)
 
 static bool ar_lane_owes_next(struct ar_lane *lane)
 {
-	struct ar_job_lane *jl;
-	bool owes = lane->txq.bytes;
+	bool owes;
 
 	spin_lock(&lane->ring->lock);
-	list_for_each_entry(jl, &lane->jobs, node)
-		owes = owes || jl->left.to_inject || jl->left.to_forward;
+	owes = lane->txq.bytes || !list_empty(&lane->sending);
 	spin_unlock(&lane->ring->lock);
 	return owes;
 }
@@ -634,6 +640,8 @@ static void ar_lane_check_links(struct ar_lane *lane)
 	int prev = ar_link_status(&lane->prev);
 	int next = ar_link_status(&lane->next);
 
+	WRITE_ONCE(lane->prev_closed, prev > 0);
+	WRITE_ONCE(lane->next_closed, next > 0);
 	if (prev < 0 || (prev > 0 && ar_lane_awaits_prev(lane)))
 		ar_lane_lost_prev(lane, prev < 0 ? prev : -ECONNRESET);
 	else if (next < 0 || (next > 0 && ar_lane_owes_next(lane)))
@@ -773,8 +781,10 @@ static void ar_lane_abandon(struct ar_lane *lane, struct list_head *parts)
 		spin_lock(&ring->lock);
 		error = ring->error ?: -ECANCELED;
 		jl = list_first_entry_or_null(parts, struct ar_job_lane, node);
-		if (jl)
+		if (jl) {
 			list_del(&jl->node);
+			list_del_init(&jl->sending);
+		}
 		spin_unlock(&ring->lock);
 		if (!jl)
 			return;
@@ -801,6 +811,8 @@ static void ar_lane_stop(struct ar_lane *lane)
 	memset(&lane->rx, 0, sizeof(lane->rx));
 	lane->forwarded = 0;
 	lane->needs_room = false;
+	lane->prev_closed = false;
+	lane->next_closed = false;
 	lane->backoff_ms = 0;
 	ar_lane_abandon(lane, &lane->finished);
 	ar_lane_abandon(lane, &lane->jobs);
@@ -866,6 +878,7 @@ void ar_lane_init(struct ar_lane *lane, struct ar_ring *ring, u32 index)
 	INIT_WORK(&lane->work, ar_lane_work);
 	INIT_DELAYED_WORK(&lane->retry, ar_lane_retry);
 	INIT_LIST_HEAD(&lane->jobs);
+	INIT_LIST_HEAD(&lane->sending);
 	INIT_LIST_HEAD(&lane->finished);
 	ar_link_init(&lane->next, lane);
 	ar_link_init(&lane->prev, lane);

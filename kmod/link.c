@@ -462,10 +462,15 @@ int ar_link_status(struct ar_link *link)
 	if (!READ_ONCE(sk->sk_err) && READ_ONCE(sk->sk_state) == TCP_ESTABLISHED)
 		return 0;
 	lock_sock(sk);
-	if (sk->sk_err)
-		ret = ar_link_error(-sk->sk_err);
-	else if (sk->sk_state == TCP_CLOSE_WAIT)
+	/*
+	 * A FIN says that the other end needs nothing more. Whatever comes of the
+	 * connection later, such as a reset in answer to a probe, what arrived
+	 * before the FIN is still good.
+	 */
+	if (sock_flag(sk, SOCK_DONE))
 		ret = tcp_inq(sk) > 0 ? 0 : 1;
+	else if (sk->sk_err)
+		ret = ar_link_error(-sk->sk_err);
 	else
 		ret = sk->sk_state == TCP_ESTABLISHED ? 0 : -ECONNRESET;
 	release_sock(sk);

@@ -2,9 +2,10 @@
 /*
  * The user's buffer: pinned at submission, or registered with io_uring.
  *
- * A pinned buffer is charged to the submitting user's locked memory, as
- * io_uring charges registered buffers, until it is released. Pages of a
- * registered buffer are held by the io_uring command.
+ * What a job pins, and the kernel memory that it takes for vectors, is charged
+ * to the submitting user's locked memory in one sum, as io_uring charges
+ * registered buffers, until the job is over. Pages of a registered buffer are
+ * held by the io_uring command.
  */
 #include <linux/bvec.h>
 #include <linux/capability.h>
@@ -73,12 +74,32 @@ static int ar_membuf_append(struct ar_membuf *mb, u8 *addr, size_t len)
 	return 0;
 }
 
-static int ar_membuf_charge(struct ar_membuf *mb, unsigned long pages, char *why)
+/**
+ * ar_charge - charge the calling user's limit of locked memory
+ * @charge: zeroed; to be given to ar_uncharge()
+ * @pages: how much
+ * @why: gets what was needed and the limit if that is reached;
+ *	ALLREDUCE_REASON_SIZE bytes
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int ar_charge(struct ar_charge *charge, unsigned long pages, char *why)
 {
 	struct user_struct *user = current_user();
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	unsigned long locked = atomic_long_add_return(pages, &user->locked_vm);
+	unsigned long locked;
 
+	if (!pages)
+		return 0;
+	/* More than there can be: refused before anything is charged or pinned. */
+	if (pages > totalram_pages()) {
+		scnprintf(why, ALLREDUCE_REASON_SIZE,
+			  "memory: %lu KiB to pin, the machine has %lu KiB",
+			  pages << (PAGE_SHIFT - 10),
+			  totalram_pages() << (PAGE_SHIFT - 10));
+		return -ENOMEM;
+	}
+	locked = atomic_long_add_return(pages, &user->locked_vm);
 	if (locked > limit && !capable(CAP_IPC_LOCK)) {
 		atomic_long_sub(pages, &user->locked_vm);
 		scnprintf(why, ALLREDUCE_REASON_SIZE,
@@ -89,15 +110,18 @@ static int ar_membuf_charge(struct ar_membuf *mb, unsigned long pages, char *why
 		return -ENOMEM;
 	}
 	/* The credentials hold the user: not every kernel exports free_uid(). */
-	mb->cred = get_current_cred();
-	mb->charged = pages;
+	charge->cred = get_current_cred();
+	charge->pages = pages;
 	return 0;
 }
 
-static void ar_membuf_uncharge(struct ar_membuf *mb)
+void ar_uncharge(struct ar_charge *charge)
 {
-	atomic_long_sub(mb->charged, &mb->cred->user->locked_vm);
-	put_cred(mb->cred);
+	if (!charge->cred)
+		return;
+	atomic_long_sub(charge->pages, &charge->cred->user->locked_vm);
+	put_cred(charge->cred);
+	charge->cred = NULL;
 }
 
 static void ar_membuf_unpin(struct ar_membuf *mb)
@@ -157,35 +181,31 @@ static int ar_membuf_pin_pages(struct ar_membuf *mb, unsigned long addr, u64 len
 	return 0;
 }
 
+/* Pages that a range touches. */
+unsigned long ar_membuf_pages(u64 addr, u64 len)
+{
+	return len ? (offset_in_page(addr) + len - 1) / PAGE_SIZE + 1 : 0;
+}
+
 /**
  * ar_membuf_pin - pin a range of the caller's memory
  * @mb: zeroed; release it with ar_membuf_release(), also after an error
- * @addr: user address
- * @len: bytes
+ * @addr: user address; the caller has checked that the range can be a user's
+ * @len: bytes, not 0; the caller has charged for the pages
  * @writable: the kernel will write to it
- * @why: gets the reason if a limit is reached; ALLREDUCE_REASON_SIZE bytes
  *
- * Return: 0, -EFAULT, -ENOMEM (also for RLIMIT_MEMLOCK), -EINTR.
+ * Return: 0, -EFAULT, -ENOMEM, -EINTR.
  */
-int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable, char *why)
+int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable)
 {
-	unsigned long nr_pages;
 	struct page **pages;
 	int ret;
 
 	ret = ar_membuf_grow(mb);
-	if (ret || !len)
-		return ret;
-	if (addr + len < addr || !access_ok((void __user *)addr, len))
-		return -EFAULT;
-	nr_pages = DIV_ROUND_UP(offset_in_page(addr) + len, PAGE_SIZE);
-	/* More than there can be: refused before anything is charged or pinned. */
-	if (nr_pages > totalram_pages())
-		return -ENOMEM;
-	mb->writable = writable;
-	ret = ar_membuf_charge(mb, nr_pages, why);
 	if (ret)
 		return ret;
+	mb->writable = writable;
+	mb->pinned = true;
 	pages = (struct page **)__get_free_page(GFP_KERNEL);
 	if (!pages)
 		return -ENOMEM;
@@ -229,13 +249,11 @@ int ar_membuf_import(struct ar_membuf *mb, const struct iov_iter *iter)
 	return ret;
 }
 
-/* Unpin, uncharge, free. May sleep. */
+/* Unpin, free. May sleep. */
 void ar_membuf_release(struct ar_membuf *mb)
 {
-	if (mb->cred) {
+	if (mb->pinned)
 		ar_membuf_unpin(mb);
-		ar_membuf_uncharge(mb);
-	}
 	kvfree(mb->runs);
 	memset(mb, 0, sizeof(*mb));
 }

@@ -27,20 +27,27 @@ struct ar_run {
  * @nr_runs: runs, in order; @runs has one more, which starts at @len
  * @max_runs: entries of @runs
  * @runs: the runs
- * @cred: whose locked memory the pages are charged to; NULL if they are not
- *	pinned by this buffer (io_uring's registered buffers, which live as
- *	long as the command does)
+ * @pinned: its pages are pinned by this buffer; those of io_uring's registered
+ *	buffers are not, they live as long as the command does
  * @writable: pinned for writing
- * @charged: pages charged to @cred
  */
 struct ar_membuf {
 	u64 len;
 	u32 nr_runs;
 	u32 max_runs;
 	struct ar_run *runs;
-	const struct cred *cred;
+	bool pinned;
 	bool writable;
-	unsigned long charged;
+};
+
+/**
+ * struct ar_charge - memory that a user's limit of locked memory is charged with
+ * @cred: whose; NULL if nothing is charged
+ * @pages: how much
+ */
+struct ar_charge {
+	const struct cred *cred;
+	unsigned long pages;
 };
 
 /* A place in a buffer that is walked forward. */
@@ -50,7 +57,10 @@ struct ar_membuf_iter {
 	u64 offset;
 };
 
-int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable, char *why);
+int ar_charge(struct ar_charge *charge, unsigned long pages, char *why);
+void ar_uncharge(struct ar_charge *charge);
+unsigned long ar_membuf_pages(u64 addr, u64 len);
+int ar_membuf_pin(struct ar_membuf *mb, u64 addr, u64 len, bool writable);
 int ar_membuf_wrap(struct ar_membuf *mb, void *addr, u64 len);
 int ar_membuf_import(struct ar_membuf *mb, const struct iov_iter *iter);
 void ar_membuf_release(struct ar_membuf *mb);

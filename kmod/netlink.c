@@ -24,6 +24,9 @@ static const struct nla_policy ar_member_policy[ALLREDUCE_M_MAX + 1] = {
 	[ALLREDUCE_M_SCOPE] = { .type = NLA_U32 },
 };
 
+#define AR_ANSWERS_ONLY \
+	{ .type = NLA_REJECT, .reject_message = "attribute of answers, not of requests" }
+
 /* Types only: ranges are checked here, where the text can name field and range. */
 static const struct nla_policy ar_policy[ALLREDUCE_A_GATHER_MAX + 1] = {
 	[ALLREDUCE_A_NAME] = { .type = NLA_NUL_STRING },
@@ -35,9 +38,8 @@ static const struct nla_policy ar_policy[ALLREDUCE_A_GATHER_MAX + 1] = {
 	[ALLREDUCE_A_CONNECT_TIMEOUT_MS] = { .type = NLA_U32 },
 	[ALLREDUCE_A_MEMBERS] = { .type = NLA_NESTED },
 	[ALLREDUCE_A_GATHER_MAX] = { .type = NLA_U32 },
-	/* Of answers only. */
-	[ALLREDUCE_A_SIZE] = { .type = NLA_REJECT },
-	[ALLREDUCE_A_MEMBER ... ALLREDUCE_A_LANE] = { .type = NLA_REJECT },
+	[ALLREDUCE_A_SIZE] = AR_ANSWERS_ONLY,
+	[ALLREDUCE_A_MEMBER ... ALLREDUCE_A_LANE] = AR_ANSWERS_ONLY,
 };
 
 /**

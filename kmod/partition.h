@@ -377,14 +377,18 @@ static inline struct ar_work ar_plan_work(const struct ar_plan *plan, u32 rank,
 	if (plan->size < 2)
 		return work;
 	for (chunk = 0; chunk < plan->size; chunk++) {
+		u64 frames;
+
 		if (!ar_plan_has_chunk(plan, chunk))
 			continue;
+		frames = ar_plan_frames(plan, AR_PHASE_GATHER, chunk, lane);
 		for (phase = 1; phase <= AR_PHASES; phase++) {
 			enum ar_action action = ar_plan_action(plan, phase, chunk,
 							       rank);
-			u64 frames = ar_plan_frames(plan, phase, chunk, lane);
 
-			if (action != AR_REFUSE)
+			if (action == AR_TAKE_TOKEN)
+				work.to_receive++;
+			else if (action != AR_REFUSE)
 				work.to_receive += frames;
 			if (ar_action_sends(action))
 				work.to_forward += frames;
@@ -392,8 +396,7 @@ static inline struct ar_work ar_plan_work(const struct ar_plan *plan, u32 rank,
 		if (ar_plan_sends_token(plan, chunk, rank))
 			work.to_forward++;
 		if (rank == ar_plan_first(plan, chunk))
-			work.to_inject = ar_plan_frames(plan, AR_PHASE_REDUCE,
-							chunk, lane);
+			work.to_inject = frames;
 	}
 	return work;
 }

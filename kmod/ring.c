@@ -259,13 +259,31 @@ static bool ar_ring_drained(struct ar_ring *ring)
 	return true;
 }
 
+/*
+ * Has a neighbour closed all its links, and has all been read that it sent? What
+ * it sent for a job that is not submitted here yet waits on some lane, or comes
+ * there later than another lane's end.
+ */
+static bool ar_ring_is_left(struct ar_ring *ring)
+{
+	bool prev = true, next = true;
+	u32 i;
+
+	for (i = 0; i < ring->config.lanes; i++) {
+		prev = prev && READ_ONCE(ring->lanes[i].prev_closed);
+		next = next && READ_ONCE(ring->lanes[i].next_closed);
+	}
+	return prev || next;
+}
+
 /**
  * ar_ring_neighbour_closed - a neighbour has closed a link in good order
  * @ring: the ring
  *
  * It has all it needs of this member. The jobs in flight can still end well,
- * and others may still wait for frames in the queues, so the ring breaks only
- * when both are gone; until then this is called again by each lane that idles.
+ * others may still wait for frames in the queues, and there can be jobs to come
+ * whose frames are there, so the ring breaks only when all that is over; until
+ * then this is called again by each lane that idles.
  */
 void ar_ring_neighbour_closed(struct ar_ring *ring)
 {
@@ -274,7 +292,7 @@ void ar_ring_neighbour_closed(struct ar_ring *ring)
 
 	spin_lock(&ring->lock);
 	ring->link_closed = true;
-	if (!ring->jobs_in_flight && ar_ring_drained(ring)) {
+	if (!ring->jobs_in_flight && ar_ring_is_left(ring) && ar_ring_drained(ring)) {
 		first = ar_ring_set_broken(ring, -ECONNRESET, reason);
 		/* The user's pages are not on their way: no job is. */
 		ring->draining = ring->draining || first;
@@ -332,8 +350,8 @@ static void ar_ring_connect_timed_out(struct ar_ring *ring)
 		ar_netlink_event(ring);
 }
 
-/* The number of a job on which its lane has not moved for too long, or 0. */
-static u64 ar_lane_stalled_job(struct ar_lane *lane)
+/* The job on which a lane has not moved for too long, or NULL. */
+static struct ar_job *ar_lane_stalled_job(struct ar_lane *lane)
 {
 	struct ar_job_lane *jl;
 	unsigned long since;
@@ -341,26 +359,33 @@ static u64 ar_lane_stalled_job(struct ar_lane *lane)
 	lockdep_assert_held(&lane->ring->lock);
 	jl = list_first_entry_or_null(&lane->jobs, struct ar_job_lane, node);
 	if (!jl)
-		return 0;
+		return NULL;
 	since = READ_ONCE(lane->progress);
 	if (time_after(jl->job->submitted, since))
 		since = jl->job->submitted;
-	return time_after(jiffies, since + jl->job->timeout) ? jl->job->number : 0;
+	return time_after(jiffies, since + jl->job->timeout) ? jl->job : NULL;
 }
 
 static void ar_ring_check_progress(struct ar_ring *ring)
 {
-	u64 stalled = 0;
+	struct ar_job *stalled = NULL;
+	char call[72];
+	u64 number = 0;
 	u32 i;
 
 	spin_lock(&ring->lock);
 	for (i = 0; i < ring->config.lanes && !stalled; i++)
 		stalled = ar_lane_stalled_job(&ring->lanes[i]);
+	if (stalled) {
+		number = stalled->number;
+		ar_call_describe(call, sizeof(call), &stalled->call);
+	}
 	spin_unlock(&ring->lock);
-	if (stalled)
+	/* Roots that differ can look like this: each waits for the other to begin. */
+	if (number)
 		ar_ring_break(ring, -ETIMEDOUT,
-			      "job %llu: lane %u from rank %u to rank %u has made no progress for too long",
-			      stalled, i - 1, ar_ring_prev_rank(ring),
+			      "job %llu (%s): lane %u from rank %u to rank %u has made no progress for too long",
+			      number, call, i - 1, ar_ring_prev_rank(ring),
 			      ar_ring_next_rank(ring));
 }
 

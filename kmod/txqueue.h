@@ -99,7 +99,8 @@ void ar_txq_consume(struct ar_txq *q, size_t bytes);
  * Half of the table is for them; beyond that they are to be copied, and the
  * other half suffices for that and for injection (ar_txq_init). Half a table
  * holds all that flow control lets into the queue if packets are not smaller
- * than AR_TXQ_PACKET, so that this happens on no ordinary network.
+ * than AR_TXQ_PACKET, so that this happens on no ordinary network, but to a few
+ * bytes at the end of a pile of very small frames.
  */
 static inline bool ar_txq_may_reference(const struct ar_txq *q)
 {

@@ -27,8 +27,9 @@
 
 struct ar_file {
 	struct net *net;
-	struct mutex lock;		/* serialises attaching; @refusal */
+	struct mutex lock;		/* serialises attaching */
 	struct ar_ring *ring;		/* set once */
+	spinlock_t refusal_lock;
 	char refusal[ALLREDUCE_REASON_SIZE];	/* of the last call refused */
 };
 
@@ -61,7 +62,10 @@ static int ar_put_info(struct ar_file *file, struct ar_ring *ring, u64 addr,
 	if (size > ALLREDUCE_INFO_SIZE_MAX)
 		return -EINVAL;
 	ar_ring_info(ring, &info);
+	/* Userspace can make the copy take for ever: without the lock. */
+	spin_lock(&file->refusal_lock);
 	memcpy(info.refusal, file->refusal, sizeof(info.refusal));
+	spin_unlock(&file->refusal_lock);
 	if (copy_to_user(to, &info, known) || clear_user(to + known, size - known))
 		return -EFAULT;
 	return 0;
@@ -70,17 +74,13 @@ static int ar_put_info(struct ar_file *file, struct ar_ring *ring, u64 addr,
 static int ar_uring_info(struct ar_file *file, const struct allreduce_info_query *query)
 {
 	struct ar_ring *ring = ar_file_ring(file);
-	int ret;
 
 	if (query->reserved0 ||
 	    memchr_inv(query->reserved, 0, sizeof(query->reserved)))
 		return -EINVAL;
 	if (!ring)
 		return -ENXIO;
-	mutex_lock(&file->lock);
-	ret = ar_put_info(file, ring, query->info, query->info_size);
-	mutex_unlock(&file->lock);
-	return ret;
+	return ar_put_info(file, ring, query->info, query->info_size);
 }
 
 /* ---- attaching ----------------------------------------------------------- */
@@ -173,10 +173,18 @@ void ar_job_complete_cmd(struct ar_job *job)
 
 static void ar_file_note_refusal(struct ar_file *file, const char *why)
 {
-	mutex_lock(&file->lock);
+	spin_lock(&file->refusal_lock);
 	strscpy(file->refusal, why, sizeof(file->refusal));
-	mutex_unlock(&file->lock);
+	spin_unlock(&file->refusal_lock);
 }
+
+static const char *ar_job_refusal_text(int error)
+{
+	return error == -EPIPE ? "the ring is broken" : "the ring is not up";
+}
+
+static const char ar_fixed_flags_text[] =
+	"flags: FIXED_SRC or FIXED_DST and IORING_URING_CMD_FIXED go together";
 
 static bool ar_call_fixed_flags_ok(const struct io_uring_cmd *cmd,
 				   const struct allreduce_call *call)
@@ -199,13 +207,15 @@ static int ar_uring_submit(struct ar_file *file, struct io_uring_cmd *cmd,
 	if (!ring)
 		return -ENXIO;
 	if (!ar_call_fixed_flags_ok(cmd, call)) {
-		ar_file_note_refusal(file, "flags: FIXED_SRC or FIXED_DST and IORING_URING_CMD_FIXED go together");
+		ar_file_note_refusal(file, ar_fixed_flags_text);
 		return -EINVAL;
 	}
 	/* Before anything is pinned; looked at again when the job is queued. */
 	ret = ar_job_refusal(ring);
-	if (ret)
+	if (ret) {
+		ar_file_note_refusal(file, ar_job_refusal_text(ret));
 		return ret;
+	}
 	job = ar_job_alloc(ring, call, cmd, why);
 	if (IS_ERR(job)) {
 		ar_file_note_refusal(file, why);
@@ -216,6 +226,7 @@ static int ar_uring_submit(struct ar_file *file, struct io_uring_cmd *cmd,
 	compat_uring_cmd_mark_cancelable(cmd, issue_flags);
 	ret = ar_job_submit(job);
 	if (ret) {
+		ar_file_note_refusal(file, ar_job_refusal_text(ret));
 		ar_job_free(job);
 		io_uring_cmd_done(cmd, ret, 0, issue_flags);
 	}
@@ -298,6 +309,7 @@ static int ar_open(struct inode *inode, struct file *filp)
 	if (!file)
 		return -ENOMEM;
 	mutex_init(&file->lock);
+	spin_lock_init(&file->refusal_lock);
 	file->net = get_net(current->nsproxy->net_ns);
 	filp->private_data = file;
 	return nonseekable_open(inode, filp);

@@ -33,7 +33,8 @@ static unsigned char page_byte(uint64_t page, unsigned int at, unsigned int rank
 {
 	unsigned char mixed = page * 7 + (page >> 8) * 5 + (page >> 16) * 3;
 
-	return at < 8 ? (page >> 8 * at) * (2 * rank + 1) : mixed + 11 * rank;
+	/* Factors with an odd sum: no bit of it gets lost. */
+	return at < 8 ? (page >> 8 * at) * (rank + 1) : mixed * (rank + 1);
 }
 
 static void make_page(unsigned char *to, uint64_t page, unsigned int rank, size_t n)

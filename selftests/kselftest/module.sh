@@ -108,7 +108,17 @@ clean()
 	return $failed
 }
 
-plan $((4 * ROUNDS + 6))
+# has FLAG...: of the CPU
+has()
+{
+	local flag
+
+	for flag; do
+		grep -qw "$flag" /proc/cpuinfo || return 1
+	done
+}
+
+plan $((4 * ROUNDS + 8))
 
 # The first time a kernel loads any module of ours it notes that it is from
 # outside its tree; that is over before counting starts.
@@ -124,8 +134,16 @@ for ((i = 1; i <= ROUNDS; i++)); do
 done
 check "simd=sse2: used, and sums are right" load_uses sse2
 check "simd=sse2: unload" clean
+if has avx f16c; then
+	check "simd=avx: used, and sums are right" load_uses avx
+	check "simd=avx: unload" clean
+else
+	check "simd=avx: refused by a CPU without it" \
+		refused avx "not supported by this CPU"
+	check "simd=avx: not loaded" unloaded
+fi
 check "simd=bogus: refused" refused bogus "unknown, expected one of auto, "
-if grep -qw avx512f /proc/cpuinfo; then
+if has avx512f avx512bw avx512dq avx512vl f16c; then
 	check "simd=avx512: used, and sums are right" load_uses avx512
 	clean
 else

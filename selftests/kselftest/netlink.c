@@ -360,7 +360,6 @@ REFUSAL(frame_max_1048577, 0, -EINVAL, FRAME_MAX_TEXT,
 	put_u32(msg, ALLREDUCE_A_FRAME_MAX, 1048577));
 REFUSAL(gather_max_65537, 0, -EINVAL, "gather-max: 0 to 65536",
 	put_u32(msg, ALLREDUCE_A_GATHER_MAX, 65537));
-REFUSAL(size_is_for_answers, 0, -EINVAL, "", put_u32(msg, ALLREDUCE_A_SIZE, 2));
 REFUSAL(frame_max_of_2_bytes, 0, -EINVAL, "frame-max",
 	put_u16(msg, ALLREDUCE_A_FRAME_MAX, 4096));
 REFUSAL(timeout_99, 0, -EINVAL, TIMEOUT_TEXT,
@@ -368,9 +367,9 @@ REFUSAL(timeout_99, 0, -EINVAL, TIMEOUT_TEXT,
 REFUSAL(timeout_86400001, 0, -EINVAL, TIMEOUT_TEXT,
 	put_u32(msg, ALLREDUCE_A_TIMEOUT_MS, 86400001));
 REFUSAL(unknown_attribute, 0, -EINVAL, "Unknown attribute", put_u32(msg, 200, 1));
-REFUSAL(attribute_of_answers, 0, -EINVAL, "Unknown attribute",
+REFUSAL(attribute_of_answers, 0, -EINVAL, "attribute of answers",
 	put_u32(msg, ALLREDUCE_A_STATE, ALLREDUCE_RING_UP));
-REFUSAL(attribute_of_answers_size, 0, -EINVAL, "attribute",
+REFUSAL(attribute_of_answers_size, 0, -EINVAL, "attribute of answers",
 	put_u32(msg, ALLREDUCE_A_SIZE, 2));
 /* The members' namespaces have none of these addresses. */
 REFUSAL(address_elsewhere, ALLREDUCE_A_MEMBERS, -EADDRNOTAVAIL,

@@ -150,7 +150,9 @@ CALL(barrier_of_something, -EINVAL, "barrier: ",
 	call->collective = ALLREDUCE_COLLECTIVE_BARRIER);
 CALL(barrier_with_buffers, -EINVAL, "barrier: ",
 	call->collective = ALLREDUCE_COLLECTIVE_BARRIER;
-	call->type = call->op = call->count = 0);
+	call->type = 0;
+	call->op = 0;
+	call->count = 0);
 CALL(allgather_overlap, -EINVAL, "overlap",
 	call->collective = ALLREDUCE_COLLECTIVE_ALLGATHER;
 	call->op = 0;
@@ -355,7 +357,8 @@ COMMAND(info_in_kernel, INFO, true, -EFAULT, payload->info.info = NOWHERE);
 COMMAND(number_0, 0, true, -ENOTTY, (void)0);
 COMMAND(number_all_ones, UINT32_MAX, true, -ENOTTY, (void)0);
 /* The number of a command with another direction or size is another command. */
-COMMAND(number_of_another_direction, _IOR(ALLREDUCE_IOC_MAGIC, 4, struct allreduce_info_query), true,
+COMMAND(number_of_another_direction,
+	_IOR(ALLREDUCE_IOC_MAGIC, 4, struct allreduce_info_query), true,
 	-ENOTTY, (void)0);
 COMMAND(number_5, _IOW(ALLREDUCE_IOC_MAGIC, 5, struct allreduce_call), true, -ENOTTY,
 	(void)0);
@@ -569,7 +572,7 @@ static int try_memlock(struct solo *s)
 		if (unprivileged_submit(&uring, s, COUNT) != -ENOMEM)
 			return 3;
 		if (submit_info(&uring, s->fd, &info) ||
-		    !strstr(info.refusal, "RLIMIT_MEMLOCK: 80 KiB to pin, ") ||
+		    !strstr(info.refusal, "RLIMIT_MEMLOCK: 160 KiB to pin, ") ||
 		    !strstr(info.refusal, "limit 120 KiB"))
 			return 10;
 		if (solo_holds_nothing(s))

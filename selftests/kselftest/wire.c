@@ -358,7 +358,7 @@ DIFFERS_FROM_SUM(collective, ENDS_SUM, "reduce_scatter sum i32 count 6144",
 DIFFERS_FROM_SUM(collective_unknown, ENDS_SUM, "collective 99", hdr->collective = 99);
 DIFFERS_FROM_SUM(reduce_instead, SUM, "reduce sum i32 count 6144 root 2",
 		 hdr->collective = ALLREDUCE_COLLECTIVE_REDUCE; hdr->root = cpu_to_le32(2));
-DIFFERS_FROM_SUM(barrier_instead, ENDS_SUM, "barrier",
+DIFFERS_FROM_SUM(barrier_instead, ENDS_SUM, "barrier sum i32 count 6144",
 		 hdr->collective = ALLREDUCE_COLLECTIVE_BARRIER);
 LIE(root_without_one, PLAY_ALLREDUCE, ENDS_SUM, 0, -EINVAL, "job 2: rank 2 calls ",
 	hdr->root = cpu_to_le32(1));

@@ -116,9 +116,11 @@
  *                   count, root, src and dst are 0
  *
  * A call is in place if src == dst, or where one has blocks and the other has
- * not, if the latter is the rank's own block of the former. Otherwise src and
- * dst must not overlap, and src is never written. A buffer that the rank does
- * not need (extent 0) is ignored.
+ * not, if the latter is the rank's own block of the former (NCCL's rule; the
+ * MPI_IN_PLACE of MPI_Reduce_scatter_block, with the result at the beginning of
+ * the vector on every rank, is another one). Otherwise src and dst must not
+ * overlap, and src is never written. A buffer that the rank does not need (extent
+ * 0) is ignored.
  */
 #define ALLREDUCE_FOR_EACH_COLLECTIVE(X) \
 	X(ALLREDUCE, allreduce, 1, COUNT, COUNT, 1) \
@@ -190,7 +192,7 @@ enum allreduce_ring_state {
 	X(JOBS_DONE, jobs_done, 11, "jobs completed without error") \
 	X(JOBS_FAILED, jobs_failed, 12, "jobs completed with an error") \
 	X(BYTES_STAGED, bytes_staged, 13, \
-	  "payload bytes copied by design: small vectors that are gathered, contributions that are scaled")
+	  "payload bytes copied by design: gathered small vectors, scaled contributions")
 
 /* ---- /dev/allreduce ---------------------------------------------------- */
 
@@ -241,7 +243,10 @@ struct allreduce_attach {
 	__u64 reserved[4];
 };
 
-/* Which of src and dst lie in the registered buffer sqe->buf_index. */
+/*
+ * Which of src and dst lie in the registered buffer sqe->buf_index; there is one
+ * of these for a call.
+ */
 #define ALLREDUCE_CALL_FIXED_SRC	(1U << 0)
 #define ALLREDUCE_CALL_FIXED_DST	(1U << 1)
 #define ALLREDUCE_CALL_FLAGS \
@@ -338,24 +343,41 @@ static inline __u64 allreduce_extent(enum allreduce_extent extent, __u64 count,
 	return 0;
 }
 
+/* How large a collective's src is; ALLREDUCE_EXTENT_NONE for an unknown one. */
+static inline enum allreduce_extent allreduce_src_extent(__u8 collective)
+{
+	switch (collective) {
+#define ALLREDUCE_X_EXTENT(NAME, name, value, src, dst, reduces) \
+	case ALLREDUCE_COLLECTIVE_##NAME: \
+		return ALLREDUCE_EXTENT_##src;
+	ALLREDUCE_FOR_EACH_COLLECTIVE(ALLREDUCE_X_EXTENT)
+#undef ALLREDUCE_X_EXTENT
+	}
+	return ALLREDUCE_EXTENT_NONE;
+}
+
+/* The same of its dst. */
+static inline enum allreduce_extent allreduce_dst_extent(__u8 collective)
+{
+	switch (collective) {
+#define ALLREDUCE_X_EXTENT(NAME, name, value, src, dst, reduces) \
+	case ALLREDUCE_COLLECTIVE_##NAME: \
+		return ALLREDUCE_EXTENT_##dst;
+	ALLREDUCE_FOR_EACH_COLLECTIVE(ALLREDUCE_X_EXTENT)
+#undef ALLREDUCE_X_EXTENT
+	}
+	return ALLREDUCE_EXTENT_NONE;
+}
+
 /* Of a call whose count fits; all 0 for an unknown collective. */
 static inline struct allreduce_buffers
 allreduce_buffers(__u8 collective, __u64 count, __u32 rank, __u32 size,
 		  __u32 root)
 {
-	enum allreduce_extent src = ALLREDUCE_EXTENT_NONE;
-	enum allreduce_extent dst = ALLREDUCE_EXTENT_NONE;
+	enum allreduce_extent src = allreduce_src_extent(collective);
+	enum allreduce_extent dst = allreduce_dst_extent(collective);
 	struct allreduce_buffers b;
 
-	switch (collective) {
-#define ALLREDUCE_X_EXTENTS(NAME, name, value, in, out, reduces) \
-	case ALLREDUCE_COLLECTIVE_##NAME: \
-		src = ALLREDUCE_EXTENT_##in; \
-		dst = ALLREDUCE_EXTENT_##out; \
-		break;
-	ALLREDUCE_FOR_EACH_COLLECTIVE(ALLREDUCE_X_EXTENTS)
-#undef ALLREDUCE_X_EXTENTS
-	}
 	b.src = allreduce_extent(src, count, rank, size, root);
 	b.dst = allreduce_extent(dst, count, rank, size, root);
 	b.src_in_dst = dst == ALLREDUCE_EXTENT_BLOCKS ? count * rank : 0;
