@@ -76,7 +76,7 @@ int aru_collective_from_name(const char *name);
 unsigned int aru_type_size(unsigned int type);
 
 /* Whether vectors of @type can be reduced with @op; false if either is unknown. */
-bool aru_op_valid(unsigned int op, unsigned int type);
+bool aru_op_valid(unsigned int type, unsigned int op);
 
 /* ---- the collectives ------------------------------------------------------ */
 
@@ -135,6 +135,9 @@ bool aru_op_valid(unsigned int op, unsigned int type);
  * (ncclAvg). ALLREDUCE_PREMULSUM is a sum in which each member's elements are
  * multiplied by this member's factor first, and rounded to the type
  * (ncclRedOpCreatePreMulSum with a factor in host memory): see struct aru_redop.
+ * A struct allreduce_call must be given it with aru_redop_bits(), a prepared SQE
+ * with aru_sqe_set_redop(): one that was not set is 0, which is not refused but a
+ * factor like any other, and makes zeros of this member's part of the sum.
  */
 
 /**
@@ -180,7 +183,9 @@ static inline bool aru_redop_bits(const struct aru_redop *redop, uint64_t *bits)
  * @op: enum allreduce_op, 0 for collectives that do not reduce
  *
  * For aru_prep_call() and aru_call(). A value that is too large for its
- * field becomes one that is refused.
+ * field becomes one that is refused. With ALLREDUCE_PREMULSUM call->factor must
+ * be set as well, with aru_redop_bits(): the 0 that it is here is a factor like
+ * any other (the result is zeros).
  */
 static inline void aru_call_init(struct allreduce_call *call,
 				 unsigned int collective, const void *src,
@@ -279,7 +284,9 @@ static inline void aru_prep_attach(struct io_uring_sqe *sqe, int fd,
  * The CQE's res is 0 or an error; struct allreduce_call lists them. Which field
  * was refused, and why, is told by aru_prep_info().
  *
- * aru_sqe_set_fixed() and aru_sqe_set_redop() change the SQE afterwards.
+ * aru_sqe_set_fixed() and aru_sqe_set_redop() change the SQE afterwards. The
+ * latter is needed with ALLREDUCE_PREMULSUM, unless @call->factor was set with
+ * aru_redop_bits(): 0 is a factor like any other (the result is zeros).
  */
 static inline void aru_prep_call(struct io_uring_sqe *sqe, int fd,
 				 const struct allreduce_call *call)
@@ -571,15 +578,19 @@ int aru_ring_error(struct aru *aru, int *error, const char **text);
  * aru_refusal - why a call was refused
  * @aru: the context
  *
- * For a call that ended with -EINVAL, -ENOMEM or -EFAULT: the field, its
- * value and its range, or the limit that was reached, with what was needed. The
- * text is the library's if the call did not get as far as the kernel, else the
- * kernel's, which is asked for it now.
+ * For a collective that ended with -EINVAL, -ENOMEM, -EFAULT or -E2BIG, and for
+ * aru_register_buffers(): the field, its value and its range, or the limit that
+ * was reached, with what was needed. The text is the library's if the call did not
+ * get as far as the kernel, else the kernel's, which is asked for it now.
  *
- * Return: the text about the call that was refused last (of several that the kernel
- * refused, the last it has seen), "" if none was or the kernel could not be asked;
- * never NULL. Valid until the next call with @aru. What broke a ring is told by
- * aru_ring_error() instead.
+ * A job that was accepted and failed later, with -EINVAL because the members' calls
+ * differ, say, was not refused: what broke the ring is told by aru_ring_error().
+ *
+ * Return: the text about the refusal seen last: of a request, aru_wait() or another
+ * call with @aru sees it, and where the kernel has refused several it is that of
+ * the last one. "" if none was seen, if what was seen last is what broke the ring,
+ * or if the kernel could not be asked; never NULL. Valid until the next call with
+ * @aru.
  */
 const char *aru_refusal(struct aru *aru);
 
@@ -600,7 +611,8 @@ struct aru_call_opts {
  * aru_call - any collective, and wait for it
  * @aru: the context
  * @call: the call, as made by aru_call_init(); tag and flags, which are the
- *	library's own, must be 0
+ *	library's own, must be 0. With ALLREDUCE_PREMULSUM its factor must have been
+ *	set with aru_redop_bits(): 0 is a factor like any other (the result is zeros)
  *
  * The wait is bounded by the job's timeout without progress, which the kernel
  * watches. When the call returns, the kernel has let go of both buffers, whatever
@@ -748,13 +760,21 @@ int aru_cancel(struct aru_request *req);
  * Pins the areas until aru_unregister_buffers() or aru_close(); they count
  * against RLIMIT_MEMLOCK, together with all else that the user has pinned. An
  * area must stay mapped as it is: what is mapped in its place later is not what
- * is registered. A later call uses them by itself if all of its src and its dst,
- * as far as it has them, lie in one of them; if they lie in two different ones,
- * dst's is used and src is pinned for the job. So it pays to cut src and dst from
- * one area.
+ * is registered.
  *
- * Return: 0; -EBUSY if buffers are registered already; -EINVAL; -EFAULT if an
- * area is too large or not mapped; -ENOMEM if RLIMIT_MEMLOCK does not allow it.
+ * A later call uses an area by itself if all of its src or all of its dst lies in
+ * it, at best both; what does not is pinned for the job. If they lie in two
+ * different ones, dst's is used and src is pinned. So it pays to cut src and dst
+ * from one area.
+ *
+ * An allreduce of at most the ring's gather_max bytes takes kernel memory for all
+ * members' vectors, N times its own, which counts against RLIMIT_MEMLOCK while it is
+ * under way, whether its buffers are registered or not.
+ *
+ * Return: 0; -EBUSY if buffers are registered already; -EINVAL if @n is out of
+ * range; -EFAULT if an area is empty, too large or not mapped; -ENOMEM if there is
+ * no memory or RLIMIT_MEMLOCK does not allow it: aru_refusal() tells what was
+ * needed, and the limit.
  */
 int aru_register_buffers(struct aru *aru, const struct iovec *iov,
 			 unsigned int n);
@@ -895,8 +915,8 @@ const char *aru_nl_error_text(const struct aru_nl *nl);
  * @has_gather_max: take @gather_max; else it is left to the kernel
  * @gather_max: bytes of a vector up to which an allreduce has half the latency:
  *	every member's whole vector goes around, and each member sums by itself, to
- *	the same bits. 0 (none but empty ones) to ALLREDUCE_GATHER_MAX_MAX, the same on every
- *	member
+ *	the same bits. 0 (none but empty ones) to ALLREDUCE_GATHER_MAX_MAX, the same
+ *	on every member
  */
 struct aru_ring_config {
 	size_t sz;

@@ -29,39 +29,25 @@ struct check {
 #define refuse(check, ...) \
 	(aru_phrase((check)->text, (check)->text_size, __VA_ARGS__), -EINVAL)
 
-/* What the table of collectives says of one. */
-struct traits {
-	const char *name;
-	enum allreduce_extent src;
-	enum allreduce_extent dst;
-	bool reduces;
-};
-
-static const struct traits *traits_of(uint8_t collective)
+static bool reduces(uint8_t collective)
 {
-	static const struct traits all[] = {
-#define X(NAME, name, value, src, dst, reduces) \
-		[value] = { #name, ALLREDUCE_EXTENT_##src, ALLREDUCE_EXTENT_##dst, reduces },
-		ALLREDUCE_FOR_EACH_COLLECTIVE(X)
+	switch (collective) {
+#define X(NAME, name, value, src, dst, reduces)	case value: return reduces;
+	ALLREDUCE_FOR_EACH_COLLECTIVE(X)
 #undef X
-	};
-
-	if (collective >= sizeof(all) / sizeof(all[0]) || !all[collective].name)
-		return NULL;
-	return &all[collective];
+	}
+	return false;
 }
 
 #define NAME_1(NAME, name, ...)	" " #name
 
 static int check_collective(struct check *c)
 {
-	const struct traits *traits = traits_of(c->call->collective);
-
-	if (!traits)
+	c->what = aru_collective_name(c->call->collective);
+	if (!c->what)
 		return refuse(c, "collective %u is unknown: there are"
 			      ALLREDUCE_FOR_EACH_COLLECTIVE(NAME_1),
 			      c->call->collective);
-	c->what = traits->name;
 	return 0;
 }
 
@@ -109,18 +95,18 @@ static int check_type(struct check *c)
 	return 0;
 }
 
-static int check_op(struct check *c, bool reduces)
+static int check_op(struct check *c)
 {
 	unsigned int op = c->call->op, type = c->call->type;
 
-	if (!reduces)
+	if (!reduces(c->call->collective))
 		return must_be_zero(c, "op", op);
 	if (!aru_op_name(op))
 		return refuse(c, "op %u is unknown: there are"
 			      ALLREDUCE_FOR_EACH_OP(NAME_1), op);
-	if (!aru_op_valid(op, type))
+	if (!aru_op_valid(type, op))
 		return refuse(c, "op %s is for %s only, not for type %s", aru_op_name(op),
-			      aru_op_valid(op, ALLREDUCE_F32) ? "floats" : "integers",
+			      aru_op_valid(ALLREDUCE_F32, op) ? "floats" : "integers",
 			      aru_type_name(type));
 	return 0;
 }
@@ -163,7 +149,8 @@ static int check_buffer(struct check *c, const char *field, uint64_t addr,
 		return refuse(c, "%s %#llx is not a multiple of %u, the size of type %s",
 			      field, (unsigned long long)addr, bytes,
 			      aru_type_name(c->call->type));
-	if (elements * bytes - 1 > UINTPTR_MAX - addr)
+	/* As the kernel has it, an end at 2^64 is out of it as well. */
+	if (elements * bytes > UINTPTR_MAX - addr)
 		return refuse(c, "%s %#llx with %llu elements reaches out of the address space",
 			      field, (unsigned long long)addr,
 			      (unsigned long long)elements);
@@ -200,21 +187,20 @@ static int check_buffers(struct check *c)
 		      b.src < b.dst ? "dst" : "src");
 }
 
-static int check_vectors(struct check *c, const struct traits *traits)
+static int check_vectors(struct check *c, enum allreduce_extent src,
+			 enum allreduce_extent dst)
 {
-	bool has_root = traits->src == ALLREDUCE_EXTENT_ROOT ||
-			traits->dst == ALLREDUCE_EXTENT_ROOT;
-	bool has_blocks = traits->src == ALLREDUCE_EXTENT_BLOCKS ||
-			  traits->dst == ALLREDUCE_EXTENT_BLOCKS;
 	int ret;
 
 	ret = check_type(c);
 	if (!ret)
-		ret = check_op(c, traits->reduces);
+		ret = check_op(c);
 	if (!ret)
-		ret = check_root(c, has_root);
+		ret = check_root(c, src == ALLREDUCE_EXTENT_ROOT ||
+				    dst == ALLREDUCE_EXTENT_ROOT);
 	if (!ret)
-		ret = check_count(c, has_blocks);
+		ret = check_count(c, src == ALLREDUCE_EXTENT_BLOCKS ||
+				     dst == ALLREDUCE_EXTENT_BLOCKS);
 	return ret ? ret : check_buffers(c);
 }
 
@@ -244,7 +230,8 @@ int aru_call_check(const struct allreduce_call *call, unsigned int rank,
 		.text = text,
 		.text_size = text_size,
 	};
-	const struct traits *traits = traits_of(call->collective);
+	enum allreduce_extent src = allreduce_src_extent(call->collective);
+	enum allreduce_extent dst = allreduce_dst_extent(call->collective);
 	int ret;
 
 	ret = check_collective(&c);
@@ -254,9 +241,9 @@ int aru_call_check(const struct allreduce_call *call, unsigned int rank,
 		ret = check_timeout(&c);
 	if (ret)
 		return ret;
-	if (traits->src == ALLREDUCE_EXTENT_NONE && traits->dst == ALLREDUCE_EXTENT_NONE)
+	if (src == ALLREDUCE_EXTENT_NONE && dst == ALLREDUCE_EXTENT_NONE)
 		ret = check_bare(&c);
 	else
-		ret = check_vectors(&c, traits);
+		ret = check_vectors(&c, src, dst);
 	return ret ? ret : check_factor(&c);
 }

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -100,8 +101,8 @@ struct command {
  * @buffers: registered buffers
  * @n_buffers: how many
  * @info: the last answer, whose text aru_ring_error() gives out
- * @kernel_refused: the call that was refused last was by the kernel, which is to
- *	be asked for the reason
+ * @refused: if the refusal seen last was the kernel's, which is to be asked for the
+ *	reason, the request's result; else 0
  * @refusal: the reason why the library refused the last one that it did
  */
 struct aru {
@@ -120,7 +121,7 @@ struct aru {
 	struct iovec *buffers;
 	unsigned int n_buffers;
 	struct allreduce_info info;
-	bool kernel_refused;
+	int refused;
 	char refusal[ARU_ERROR_TEXT_SIZE];
 };
 
@@ -143,7 +144,7 @@ static void complete(struct aru *aru, const struct io_uring_cqe *cqe)
 	op->res = cqe->res;
 	if (op->is_request) {
 		if (is_refusal(cqe->res))
-			aru->kernel_refused = true;
+			aru->refused = cqe->res;
 		((struct aru_request *)op)->state = REQUEST_DONE;
 		aru->submitted--;
 		return;
@@ -563,9 +564,12 @@ ARU_API int aru_ring_error(struct aru *aru, int *error, const char **text)
 
 ARU_API const char *aru_refusal(struct aru *aru)
 {
-	if (!aru->kernel_refused)
+	if (!aru->refused)
 		return aru->refusal;
 	if (run_info(aru))
+		return "";
+	/* The job was accepted, and failed: the kernel's text is about another one. */
+	if (aru->info.state == ALLREDUCE_RING_BROKEN && aru->info.error == aru->refused)
 		return "";
 	aru->info.refusal[sizeof(aru->info.refusal) - 1] = '\0';
 	return aru->info.refusal;
@@ -578,7 +582,7 @@ int aru_refuse(struct aru *aru, int error, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(aru->refusal, sizeof(aru->refusal), fmt, ap);
 	va_end(ap);
-	aru->kernel_refused = false;
+	aru->refused = 0;
 	return error;
 }
 
@@ -718,6 +722,37 @@ ARU_API int aru_cancel(struct aru_request *req)
 
 /* ---- registered buffers -------------------------------------------------- */
 
+static uint64_t pages_of(const struct iovec *iov, unsigned int n, uint64_t page)
+{
+	uint64_t pages = 0;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (iov[i].iov_len)
+			pages += ((uintptr_t)iov[i].iov_base % page + iov[i].iov_len - 1) /
+				 page + 1;
+	return pages;
+}
+
+/* The kernel gives no reason, but some can be told from the error. */
+static int register_refused(struct aru *aru, int error, const struct iovec *iov,
+			    unsigned int n)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE);
+	unsigned long long kib = pages_of(iov, n, page) * page / 1024;
+	struct rlimit limit;
+
+	if (error == -EFAULT)
+		return aru_refuse(aru, error,
+				  "iov: an area is not mapped, or not from 1 byte to 1 GiB");
+	if (error != -ENOMEM)
+		return aru_refuse(aru, error, "%s", "");
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return aru_refuse(aru, error, "memory: %llu KiB to register", kib);
+	return aru_refuse(aru, error, "RLIMIT_MEMLOCK: %llu KiB to register, limit %llu KiB",
+			  kib, (unsigned long long)limit.rlim_cur / 1024);
+}
+
 ARU_API int aru_register_buffers(struct aru *aru, const struct iovec *iov,
 				 unsigned int n)
 {
@@ -727,17 +762,17 @@ ARU_API int aru_register_buffers(struct aru *aru, const struct iovec *iov,
 	if (aru->n_buffers)
 		return -EBUSY;
 	if (!n || n > BUFFERS_MAX)
-		return -EINVAL;
+		return aru_refuse(aru, -EINVAL, "n %u is not from 1 to %u", n, BUFFERS_MAX);
 	copy = reallocarray(NULL, n, sizeof(*copy));
 	if (!copy)
-		return -ENOMEM;
+		return aru_refuse(aru, -ENOMEM, "no memory for a list of %u areas", n);
 	memcpy(copy, iov, n * sizeof(*copy));
 	do {
 		ret = io_uring_register_buffers(&aru->uring, copy, n);
 	} while (ret == -EINTR);
 	if (ret < 0) {
 		free(copy);
-		return ret;
+		return register_refused(aru, ret, iov, n);
 	}
 	aru->buffers = copy;
 	aru->n_buffers = n;

@@ -75,7 +75,7 @@ static bool is_float(unsigned int type)
 	return false;
 }
 
-ARU_API bool aru_op_valid(unsigned int op, unsigned int type)
+ARU_API bool aru_op_valid(unsigned int type, unsigned int op)
 {
 	if (!aru_type_size(type))
 		return false;
@@ -163,7 +163,7 @@ static const struct {
 	{ EINVAL, "an argument is out of range, or the members' calls differ" },
 	{ ENODEV, "no such ring in this network namespace" },
 	{ ENOENT, "the kernel has no allreduce interface: is the module loaded?" },
-	{ ENOMEM, "no memory, or RLIMIT_MEMLOCK (ulimit -l) is too small to pin the buffers: aru_refusal() tells which" },
+	{ ENOMEM, "no memory, or RLIMIT_MEMLOCK (ulimit -l) is too small to pin the buffers" },
 	{ ENOSYS, "io_uring is not available: the kernel lacks it, or a seccomp filter or the sysctl kernel.io_uring_disabled denies it" },
 	{ ENOSPC, "no room: a network namespace holds no more rings" },
 	{ ENOTCONN, "the ring is not up" },

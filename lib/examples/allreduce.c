@@ -7,6 +7,17 @@
 
 #define COUNT	1000
 
+/* What broke the ring, or why the call was refused. */
+static void failed(struct aru *aru, int error)
+{
+	const char *why = "";
+
+	aru_ring_error(aru, NULL, &why);
+	if (!*why)
+		why = aru_refusal(aru);
+	fprintf(stderr, "allreduce: %s%s%s\n", aru_strerror(error), *why ? ": " : "", why);
+}
+
 int main(int argc, char **argv)
 {
 	static float v[COUNT];
@@ -27,7 +38,7 @@ int main(int argc, char **argv)
 	/* In place; every member gets the sum. */
 	ret = aru_allreduce(aru, v, v, COUNT, ALLREDUCE_F32, ALLREDUCE_SUM, NULL);
 	if (ret)
-		fprintf(stderr, "allreduce: %s: %s\n", aru_strerror(ret), aru_refusal(aru));
+		failed(aru, ret);
 	else
 		printf("rank %u of %u: the last element's sum is %g\n", aru_rank(aru),
 		       aru_size(aru), (double)v[COUNT - 1]);

@@ -259,6 +259,7 @@ static int make(struct model *m)
 {
 	unsigned int size = aru_size(m->aru);
 	struct iovec area;
+	const char *why;
 	int ret;
 
 	m->block = (m->count + size - 1) / size;
@@ -279,9 +280,11 @@ static int make(struct model *m)
 	}
 	area.iov_base = m->gradients;
 	ret = aru_register_buffers(m->aru, &area, 1);
-	if (ret)
-		fprintf(stderr, "overlap: %zu bytes can't be registered, so each job pins them: %s\n",
-			area.iov_len, aru_strerror(ret));
+	if (ret) {
+		why = aru_refusal(m->aru);
+		fprintf(stderr, "overlap: %zu bytes can't be registered, so each job pins them: %s%s%s\n",
+			area.iov_len, aru_strerror(ret), *why ? ": " : "", why);
+	}
 	return 0;
 }
 

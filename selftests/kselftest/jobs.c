@@ -184,7 +184,7 @@ __attribute__((constructor)) static void make_rows(void)
 			if (!collectives[c].reduces)
 				add_row(collectives[c].collective, types[t], 0);
 			for (o = 0; collectives[c].reduces && o < N_OF(ops); o++)
-				if (aru_op_valid(ops[o], types[t]))
+				if (aru_op_valid(types[t], ops[o]))
 					add_row(collectives[c].collective, types[t],
 						ops[o]);
 		}

@@ -217,7 +217,7 @@ static void counts(void **state)
 	static const char too_many[] =
 		"count 384307168202282326 is not from 0 to 384307168202282325" BLOCKS;
 	static const char reaches_out[] =
-		"src 0x8000000000000008 with 1152921504606846976 elements" REACHES_OUT;
+		"src 0x8000000000000008 with 1152921504606846975 elements" REACHES_OUT;
 	struct allreduce_call call;
 
 	(void)state;
@@ -240,16 +240,21 @@ static void counts(void **state)
 	/* No wrap-around anywhere. */
 	call.count = UINT64_MAX;
 	assert_int_equal(aru_call_check(&call, 2, 3, NULL, 0), -EINVAL);
-	/* At 2^60 elements of 8 bytes half of all addresses are taken. */
-	call = call_of(ALLREDUCE_COLLECTIVE_ALLREDUCE, 1ULL << 60);
+	/* Nearly 2^60 elements of 8 bytes: nearly half of all addresses. */
+	call = call_of(ALLREDUCE_COLLECTIVE_ALLREDUCE, (1ULL << 60) - 1);
 	call.type = ALLREDUCE_F64;
 	call.src = 1ULL << 63;
-	call.dst = 0;
-	accepted(&call);
 	call.dst = 8;
+	accepted(&call);
+	call.dst = 16;
 	refused(&call, "src and dst overlap and are not equal");
+	/* An end at 2^64 is out, as the kernel has it. */
 	call.src += 8;
 	refused(&call, reaches_out);
+	/* And one beyond does not come out at the other side. */
+	call.src = -8ULL;
+	assert_int_equal(aru_call_check(&call, RANK, SIZE, text, sizeof(text)), -EINVAL);
+	assert_non_null(strstr(text, REACHES_OUT));
 }
 
 static void no_elements_no_buffers(void **state)

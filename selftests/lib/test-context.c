@@ -3,6 +3,8 @@
  * The context against a fake io_uring (fake-uring.h).
  */
 #include <errno.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "fake-uring.h"
 
@@ -452,6 +454,20 @@ static void kernel_says_why(void **state)
 	assert_int_equal(aru_barrier(aru, NULL), -ENOMEM);
 	memset(fake.info.refusal, 'y', sizeof(fake.info.refusal));
 	assert_int_equal(strlen(aru_refusal(aru)), ALLREDUCE_REASON_SIZE - 1);
+	/* Accepted, and failed: the text is not about this one. */
+	strcpy(fake.info.refusal, "of another call");
+	fake.info.state = ALLREDUCE_RING_BROKEN;
+	fake.info.error = -EINVAL;
+	fake.job_res = -EINVAL;
+	assert_int_equal(aru_barrier(aru, NULL), -EINVAL);
+	assert_string_equal(aru_refusal(aru), "");
+	/* But a ring that broke for another reason does not hide it, */
+	fake.info.error = -ETIMEDOUT;
+	assert_string_equal(aru_refusal(aru), "of another call");
+	/* nor does one that has not come up so far. */
+	fake.info.state = ALLREDUCE_RING_DOWN;
+	fake.info.error = -EINVAL;
+	assert_string_equal(aru_refusal(aru), "of another call");
 	/* A kernel that can't be asked. */
 	fake.broken = -EBADF;
 	assert_string_equal(aru_refusal(aru), "");
@@ -668,11 +684,8 @@ static void uses_registered_buffers(void **state)
 
 	(void)state;
 	assert_int_equal(aru_unregister_buffers(aru), -ENXIO);
-	assert_int_equal(aru_register_buffers(aru, iov, 0), -EINVAL);
-	assert_int_equal(aru_register_buffers(aru, iov, 16385), -EINVAL);
-	fake.register_error = -ENOMEM;
-	assert_int_equal(aru_register_buffers(aru, iov, 2), -ENOMEM);
-	fake.register_error = 0;
+	says_why(aru, aru_register_buffers(aru, iov, 0), "n 0 is not from 1 to 16384");
+	says_why(aru, aru_register_buffers(aru, iov, 16385), "n 16385 is not from 1 to 16384");
 	fake.interrupts = 2;
 	assert_int_equal(aru_register_buffers(aru, iov, 2), 0);
 	assert_int_equal(aru_register_buffers(aru, iov, 2), -EBUSY);
@@ -687,6 +700,50 @@ static void uses_registered_buffers(void **state)
 	assert_int_equal(aru_allreduce(aru, a, a, 16, ALLREDUCE_I32, ALLREDUCE_SUM, NULL),
 			 0);
 	assert_int_equal(fake.jobs[i].call.flags, 0);
+	close_ok(aru);
+}
+
+/* What the kernel refuses to register, it says no more of. */
+static void register_says_why(void **state)
+{
+	struct aru *aru = open_depth(0);
+	uint64_t page = sysconf(_SC_PAGESIZE);
+	/* 2 pages, 3 pages, nothing: they are only looked at. */
+	const struct iovec iov[3] = {
+		{ (void *)(uintptr_t)(16 * page - 1), 2 },
+		{ (void *)(uintptr_t)(32 * page), 2 * page + 1 },
+		{ (void *)(uintptr_t)(64 * page + 1), 0 },
+	};
+	struct rlimit before, limit;
+	char expected[128];
+	int v = 0;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+	limit = before;
+	limit.rlim_cur = 3 * 1024 + 1023;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	/* A refusal by the kernel must not be what is told. */
+	fake.job_res = -EINVAL;
+	strcpy(fake.info.refusal, "the kernel's words");
+	assert_int_equal(aru_allreduce(aru, &v, &v, 1, ALLREDUCE_I32, ALLREDUCE_SUM, NULL),
+			 -EINVAL);
+	fake.register_error = -ENOMEM;
+	assert_int_equal(aru_register_buffers(aru, iov, 3), -ENOMEM);
+	snprintf(expected, sizeof(expected),
+		 "RLIMIT_MEMLOCK: %llu KiB to register, limit 3 KiB",
+		 5 * (unsigned long long)page / 1024);
+	assert_string_equal(aru_refusal(aru), expected);
+	fake.register_error = -EFAULT;
+	assert_int_equal(aru_register_buffers(aru, iov, 3), -EFAULT);
+	assert_string_equal(aru_refusal(aru),
+			    "iov: an area is not mapped, or not from 1 byte to 1 GiB");
+	/* An error without a reason has none, not another one's. */
+	fake.register_error = -EOPNOTSUPP;
+	assert_int_equal(aru_register_buffers(aru, iov, 3), -EOPNOTSUPP);
+	assert_string_equal(aru_refusal(aru), "");
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+	assert_int_equal(aru_unregister_buffers(aru), -ENXIO);
 	close_ok(aru);
 }
 
@@ -832,6 +889,7 @@ int main(void)
 		cmocka_unit_test_setup(close_takes_finished_requests, setup),
 		cmocka_unit_test_setup(close_never_frees_what_the_kernel_holds, setup),
 		cmocka_unit_test_setup(uses_registered_buffers, setup),
+		cmocka_unit_test_setup(register_says_why, setup),
 		cmocka_unit_test_setup(registered_buffers_by_collective, setup),
 		cmocka_unit_test_setup(reaching_out_of_a_buffer, setup),
 		cmocka_unit_test_setup(unregister_waits_for_nobody, setup),

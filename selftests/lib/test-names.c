@@ -92,13 +92,13 @@ static void ops_go_with_types(void **state)
 	(void)state;
 	for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
 		for (t = 0; t < sizeof(floats) / sizeof(floats[0]); t++)
-			assert_int_equal(aru_op_valid(ops[i].op, floats[t]), ops[i].floats);
+			assert_int_equal(aru_op_valid(floats[t], ops[i].op), ops[i].floats);
 		for (t = 0; t < sizeof(integers) / sizeof(integers[0]); t++)
-			assert_int_equal(aru_op_valid(ops[i].op, integers[t]),
+			assert_int_equal(aru_op_valid(integers[t], ops[i].op),
 					 ops[i].integers);
-		assert_false(aru_op_valid(ops[i].op, 0));
-		assert_false(aru_op_valid(ops[i].op, 11));
-		assert_false(aru_op_valid(ops[i].op, 257));
+		assert_false(aru_op_valid(0, ops[i].op));
+		assert_false(aru_op_valid(11, ops[i].op));
+		assert_false(aru_op_valid(257, ops[i].op));
 	}
 }
 
@@ -107,7 +107,6 @@ static void strerror_takes_either_sign(void **state)
 	(void)state;
 	assert_string_equal(aru_strerror(-ENODEV), aru_strerror(ENODEV));
 	assert_non_null(strstr(aru_strerror(-ENOMEM), "RLIMIT_MEMLOCK"));
-	assert_non_null(strstr(aru_strerror(-ENOMEM), "aru_refusal()"));
 	assert_non_null(strstr(aru_strerror(-ENOSYS), "io_uring"));
 	assert_string_not_equal(aru_strerror(-ETIME), aru_strerror(-ETIMEDOUT));
 	/* One without a meaning of its own here. */

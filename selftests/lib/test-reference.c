@@ -545,7 +545,7 @@ static void try_collective(unsigned int collective)
 			continue;
 		}
 		for (job.op = 1; job.op < 256; job.op++) {
-			if (!aru_op_valid(job.op, job.type))
+			if (!aru_op_valid(job.type, job.op))
 				continue;
 			assert_true(reference_known(job.type, job.op));
 			try_sizes(&job);
@@ -710,7 +710,7 @@ static void results_tell_members_apart(void **state)
 			struct play p;
 			uint64_t wrong;
 
-			if (!aru_op_valid(job.op, job.type))
+			if (!aru_op_valid(job.type, job.op))
 				continue;
 			/* without one member's part a share of the results differs */
 			play_init(&p, &job);

@@ -91,7 +91,7 @@ expect 1 '-f "1" is not a number from 2' "$arbench" -r r -f 1
 expect 1 'exclude each other' "$arbench" -r r -f 2 -i 4
 expect 1 '-n "0" is not a number from 1' "$arbench" -r r -n 0
 expect 1 '-d "f33" is not known' "$arbench" -r r -d f33
-expect 1 '-o band is for integers only, not for -d f32' "$arbench" -r r -o band -d f32
+expect 1 '-o band is for integers only, not for -d f32, the default' "$arbench" -r r -C all -o band
 expect 1 '-o premulsum is for floats only, not for -d u8' "$arbench" -r r -o premulsum -d u8
 expect 1 '-C "scatter" is not known' "$arbench" -r r -C scatter
 expect 1 '-R "64" is not a number from 0 to 63' "$arbench" -r r -R 64

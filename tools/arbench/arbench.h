@@ -127,7 +127,7 @@ struct traits {
 /* options.c APIs: */
 
 /* All false for an unknown collective. */
-struct traits traits_of(unsigned int collective);
+struct traits traits_of(uint8_t collective);
 
 /* Exit code, or -1 to go on. */
 int options_parse(struct options *options, int argc, char **argv);

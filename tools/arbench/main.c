@@ -78,7 +78,7 @@ static int run_ops(struct run *run, struct report *report,
 	if (!traits_of(what->collective).has_op)
 		return run_roots(run, report, options, what);
 	for (op = 1; op < 256; op++) {
-		if (!aru_op_valid(op, what->type) || (options->op && options->op != op))
+		if (!aru_op_valid(what->type, op) || (options->op && options->op != op))
 			continue;
 		what->op = op;
 		ret = run_roots(run, report, options, what);

@@ -35,6 +35,7 @@ static const char usage[] =
 
 #define JOBS_MAX	1000000000ULL
 #define BYTES_MAX	(1ULL << 40)
+#define TYPE_DEFAULT	ALLREDUCE_F32
 
 static bool parse_named(const char *field, const char *text, unsigned int *out,
 			int (*from_name)(const char *))
@@ -127,36 +128,37 @@ static bool parse_option(struct options *options, int c, const char *text)
 	return false;
 }
 
-struct traits traits_of(unsigned int collective)
+struct traits traits_of(uint8_t collective)
 {
-	switch (collective) {
-#define X(NAME, name, value, src, dst, reduces) \
-	case value: \
-		return (struct traits) { \
-			.has_vectors = ALLREDUCE_EXTENT_##src || ALLREDUCE_EXTENT_##dst, \
-			.has_op = reduces, \
-			.has_root = ALLREDUCE_EXTENT_##src == ALLREDUCE_EXTENT_ROOT || \
-				    ALLREDUCE_EXTENT_##dst == ALLREDUCE_EXTENT_ROOT, \
-			.has_blocks = ALLREDUCE_EXTENT_##src == ALLREDUCE_EXTENT_BLOCKS || \
-				      ALLREDUCE_EXTENT_##dst == ALLREDUCE_EXTENT_BLOCKS, \
-		};
-	ALLREDUCE_FOR_EACH_COLLECTIVE(X)
+	static const bool has_op[256] = {
+#define X(NAME, name, value, src, dst, reduces)	[value] = reduces,
+		ALLREDUCE_FOR_EACH_COLLECTIVE(X)
 #undef X
-	}
-	return (struct traits) { 0 };
+	};
+	enum allreduce_extent src = allreduce_src_extent(collective);
+	enum allreduce_extent dst = allreduce_dst_extent(collective);
+
+	return (struct traits) {
+		.has_vectors = src || dst,
+		.has_op = has_op[collective],
+		.has_root = src == ALLREDUCE_EXTENT_ROOT || dst == ALLREDUCE_EXTENT_ROOT,
+		.has_blocks = src == ALLREDUCE_EXTENT_BLOCKS ||
+			      dst == ALLREDUCE_EXTENT_BLOCKS,
+	};
 }
 
 /* Pairs that are named, not those that "all" leaves out. */
 static bool check_op(const struct options *options)
 {
-	if (!options->op || !options->type || aru_op_valid(options->op, options->type))
+	if (!options->op || !options->type || aru_op_valid(options->type, options->op))
 		return true;
 	/* Without an operation there is nothing that could not be done. */
 	if (options->collective && !traits_of(options->collective).has_op)
 		return true;
-	usage_error("-o %s is for %s only, not for -d %s", aru_op_name(options->op),
-		    aru_op_valid(options->op, ALLREDUCE_F32) ? "floats" : "integers",
-		    aru_type_name(options->type));
+	usage_error("-o %s is for %s only, not for -d %s%s", aru_op_name(options->op),
+		    aru_op_valid(ALLREDUCE_F32, options->op) ? "floats" : "integers",
+		    aru_type_name(options->type),
+		    options->type == TYPE_DEFAULT ? ", the default" : "");
 	return false;
 }
 
@@ -196,7 +198,7 @@ int options_parse(struct options *options, int argc, char **argv)
 		.warmup = 5,
 		.checks = 1,
 		.collective = ALLREDUCE_COLLECTIVE_ALLREDUCE,
-		.type = ALLREDUCE_F32,
+		.type = TYPE_DEFAULT,
 		.op = ALLREDUCE_SUM,
 		.in_flight = 1,
 		.seed = 1,

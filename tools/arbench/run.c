@@ -120,11 +120,13 @@ static int register_slots(struct run *run)
 {
 	uint64_t q = run->options->in_flight, i;
 	struct iovec *iov;
+	const char *why;
 	int ret;
 
+	/* What alloc_slots() makes of a vector, backwards. */
 	if (run->slot_bytes > REGISTERED_MAX)
 		return usage_error("-z: registered buffers allow vectors of at most %lu bytes",
-				   (REGISTERED_MAX - 5 * PAGE) / 2);
+				   ((REGISTERED_MAX / PAGE - 3) / 2 - 1) * PAGE);
 	iov = calloc(q, sizeof(*iov));
 	if (!iov)
 		return usage_error("no memory");
@@ -134,8 +136,11 @@ static int register_slots(struct run *run)
 	}
 	ret = aru_register_buffers(run->aru, iov, q);
 	free(iov);
-	return ret ? kernel_error("registering %zu bytes: %s", run->area_bytes,
-				  aru_strerror(ret)) : EXIT_OK;
+	if (!ret)
+		return EXIT_OK;
+	why = aru_refusal(run->aru);
+	return kernel_error("registering %zu bytes: %s%s%s%s", run->area_bytes,
+			    aru_strerror(ret), *why ? " (" : "", why, *why ? ")" : "");
 }
 
 /* Elements of src are in slot->src, those of dst in slot->dst, or all of them there. */
