@@ -76,7 +76,9 @@ kselftest: kernel-source
 	cp -r $(KSFT)/run_kselftest.sh $(KSFT)/kselftest $(BUILD)/kselftest/install/
 
 #: Testing (each ends with the line "N passed, N failed"):
-#:   make check          everything, on both kernels
+#:   make check          everything, on both kernels; EXTRA=1 adds arbench to
+#:                       64 MiB; SEED= of the random jobs (each run of them takes
+#:                       the next), COMBINATIONS=1100 of them on each kernel
 #:   make check-unit     on this machine, without a kernel
 #:   make check-valgrind the same under valgrind; no part of make check
 #:   make check-kselftest  rings in one guest; KERNELS=6.1 for one kernel,
@@ -84,9 +86,10 @@ kselftest: kernel-source
 #:   make check-sizes    arbench from 4 B to 64 MiB on four members
 #:   make check-property  random jobs on random rings; KERNELS=, COMBINATIONS=1100,
 #:                       SEED=, TIME_LIMIT= (seconds); INDEX= with SEED= for one
-#:                       again; CPU=Nehalem or max,-avx2 for one without AVX2
+#:                       again; CPU=Nehalem or max,-avx2 for one without AVX2;
+#:                       SPOIL=INDEX for one that must fail
 #:   make soak           JOBS=100000 on one ring, all results checked; SEED=,
-#:                       TIME_LIMIT=, KERNEL=6.1 instead of 6.12
+#:                       TIME_LIMIT=, KERNEL=6.1 instead of 6.12, SPOIL=
 #:   make check-large    a vector of MIB=4200 MiB, in a guest of 11000 MiB
 #:   make check-cluster  rings between three guests; KERNELS= and TESTS= too
 #:   make check-harness  do the tests notice when something is wrong?
@@ -118,8 +121,8 @@ check-property: kselftest tools $(KERNELS:%=module-%)
 		LIMIT=$$(($(PROPERTY_LIMIT) + 600)) \
 		APPEND="aru.limit=$(PROPERTY_LIMIT) $(SEED:%=aru.seed=%) \
 			$(INDEX:%=aru.index=%) $(COMBINATIONS:%=aru.combinations=%) \
-			$(ISA:%=aru.isa=%)" \
-		$(QEMU)/kselftest.sh -f '^property: ' -r property-$$k $$k; done; \
+			$(ISA:%=aru.isa=%) $(SPOIL:%=aru.spoil=%)" \
+		$(QEMU)/kselftest.sh -f '^(property: |job [0-9]|  )' -r property-$$k $$k; done; \
 	$(QEMU)/total.sh $(KERNELS:%=property-%)
 
 SOAK_KERNEL := $(if $(filter file,$(origin KERNEL)),6.12,$(KERNEL))
@@ -127,15 +130,15 @@ SOAK_LIMIT = $(or $(TIME_LIMIT),7200)
 soak: kselftest tools module-$(SOAK_KERNEL)
 	@TESTS=soak TIMEOUT=$$(($(SOAK_LIMIT) + 300)) LIMIT=$$(($(SOAK_LIMIT) + 600)) \
 		APPEND="aru.limit=$(SOAK_LIMIT) aru.jobs=$(or $(JOBS),100000) \
-			$(SEED:%=aru.seed=%)" \
-		$(QEMU)/kselftest.sh -f '^soak: ' -r soak $(SOAK_KERNEL); \
+			$(SEED:%=aru.seed=%) $(SPOIL:%=aru.spoil=%)" \
+		$(QEMU)/kselftest.sh -f '^(soak: |job [0-9]|  )' -r soak $(SOAK_KERNEL); \
 	$(QEMU)/total.sh soak
 
 LARGE_MIB = $(or $(MIB),4200)
 check-large: kselftest tools module-$(SOAK_KERNEL)
 	@TESTS=large TIMEOUT=3000 LIMIT=3600 MEMORY=$$((2 * $(LARGE_MIB) + 2600)) \
 		APPEND=aru.mib=$(LARGE_MIB) \
-		$(QEMU)/kselftest.sh -f '^large: ' -r large $(SOAK_KERNEL); \
+		$(QEMU)/kselftest.sh -r large $(SOAK_KERNEL); \
 	$(QEMU)/total.sh large
 
 check-cluster: kselftest tools $(KERNELS:%=module-%)

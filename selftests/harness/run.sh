@@ -133,6 +133,11 @@ must[fpucontrol]='@fpu: fpu-load: CPU .*mxcsr was .*, is 00001f80'
 test[fpukilled]='echo 1..1; sleep 1; kill -9 $(pidof fpu-load); echo ok 1 after'
 must[fpukilled]='@fpu: fpu-load: '
 
+# a payload without it, which is asked for
+test[fpumissing]=${test[good]}
+append[fpumissing]=aru.fpu=1
+must[fpumissing]='@fpu: there is no fpu-load'
+
 test[assertion]='echo 1..2; echo ok 1 good; echo not ok 2 bad'
 must[assertion]='/bad: not ok'
 
@@ -167,20 +172,21 @@ slow.sh/plan: planned 1, reported 0'
 may[kselftest]=''
 
 order="hang good warn bug oops atomic stall reference counters fpuvector fpucontrol
-       fpukilled assertion status shortplan poweroff kselftest"
+       fpukilled fpumissing assertion status shortplan poweroff kselftest"
 
 # run_case NAME: boots and judges, leaves a line in $out/NAME.verdict.
 run_case()
 {
-	local name=$1 dir=$out/$1 fails regex why='' got=pass
+	local name=$1 dir=$out/$1 fails regex why='' got=pass files
 
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	printf '#!/bin/bash\n%s\n' "${test[$name]}" > "$dir/test.sh"
 	chmod 755 "$dir/test.sh"
-	"$QEMU_DIR/payload.sh" "$dir/payload.cpio" "$dir/test.sh:/test.sh" \
-		"$out/tests/install:/kselftest" "$BUILD/kmod-faulty/faulty.ko:/modules/faulty.ko" \
-		"$out/fpu-load:/usr/bin/fpu-load"
+	files=("$dir/test.sh:/test.sh" "$out/tests/install:/kselftest"
+	       "$BUILD/kmod-faulty/faulty.ko:/modules/faulty.ko")
+	[ "$name" = fpumissing ] || files+=("$out/fpu-load:/usr/bin/fpu-load")
+	"$QEMU_DIR/payload.sh" "$dir/payload.cpio" "${files[@]}"
 	"$QEMU_DIR/guest.sh" -p "$dir/payload.cpio" -m 512 -t "${limit[$name]:-120}" \
 		-a "${append[$name]-}" "$KERNEL" "$dir"
 	"$QEMU_DIR/judge.sh" "$dir" "$name" > "$dir/judge.log" 2>&1 || got=fail

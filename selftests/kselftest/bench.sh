@@ -6,8 +6,8 @@
 # tap being one more reader of the pages that are sent by reference. All
 # collectives, types and operations, misaligned.
 #
-# With aru.sizes on the kernel's command line (make check-sizes, and one kernel
-# of make check) up to 64 MiB, in steps of 2.
+# With aru.sizes on the kernel's command line (make check-sizes, and, with EXTRA=1,
+# one kernel of make check) up to 64 MiB, in steps of 2.
 
 . ./tap.sh
 
@@ -120,6 +120,27 @@ nothing_left_out()
 		length == 3 * (4 * 6 + 6 * 8) + 2 * 10 + 1' /tmp/every.json.0
 }
 
+# By the definitions of README.md, for four members: a vector's size is that of its
+# elements, or of all members' blocks where there are such; busbw is what a member
+# has to send at the least.
+figures_right()
+{
+	jq -e '{ allreduce: 1.5, reduce_scatter: 0.75, allgather: 0.75, broadcast: 1, reduce: 1 }
+			as $factor |
+		{ reduce_scatter: 4, allgather: 4 } as $blocks |
+		def near($want): (. - $want) | fabs <= 1e-6 * $want;
+		[.rows[] | select(.collective != "barrier")] |
+		([.[].collective] | unique | length == 5) and all(.[];
+			.size == .count * (.type | capture("(?<bits>[0-9]+)$").bits | tonumber / 8) *
+				($blocks[.collective] // 1) and
+			.size > 0 and
+			(.size as $size | $factor[.collective] as $by |
+				all(.out_of_place, .in_place; . as $column | .algbw_gbps > 0 and
+				(.algbw_gbps | near($size / $column.time_us / 1000)) and
+				(.busbw_gbps | near($column.algbw_gbps * $by)))))' \
+		/tmp/every.json.0
+}
+
 # Every root, several jobs at a time, in registered buffers.
 all_roots()
 {
@@ -144,7 +165,7 @@ nothing_copied()
 	done
 }
 
-plan 10
+plan 11
 check "four members" topology
 check "ring up" rings
 check "0 wrong from 4 B to $max" all_sizes
@@ -152,6 +173,7 @@ check "ten runs, the same bits" ten_runs
 check "the same bits under a packet capture" captured
 check "0 wrong of every collective, type and operation, misaligned" everything
 check "none was left out" nothing_left_out
+check "sizes, algbw and busbw by their definitions" figures_right
 check "0 wrong of every type and operation on the gather path" small
 check "0 wrong for every root" all_roots
 check "no payload byte copied" nothing_copied

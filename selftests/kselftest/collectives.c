@@ -549,9 +549,9 @@ TEST_F(path, gather_gives_the_same_bits_in_half_the_hops)
 		EXPECT_EQ(0, ring->copied[rank]);
 		EXPECT_EQ(0, gather->copied[rank]);
 	}
-	SAY("frames received by each of %u members: ring path %llu, gather path %llu",
-	    PATH_MEMBERS, (unsigned long long)ring->frames[0],
-	    (unsigned long long)gather->frames[0]);
+	SAY("result: hops: ring path %llu, gather path %llu, with %u members",
+	    (unsigned long long)ring->frames[0], (unsigned long long)gather->frames[0],
+	    PATH_MEMBERS);
 	free(ring);
 }
 

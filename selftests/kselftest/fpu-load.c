@@ -12,7 +12,8 @@
  * it is preempted and interrupted, and repeats computations whose bits it knows.
  * Code of the kernel that uses such a register without kernel_fpu_begin(), or
  * lets go of it wrongly, shows here. Exit status 0: nothing was ever different;
- * 1: something was, or a CPU had no turn; 2: wrong usage.
+ * 1: something was, or a CPU had no turn, or, in PREEMPTED_NS and more, nothing ever
+ * preempted it, so that it can't have noticed anything; 2: wrong usage.
  */
 #include <cpuid.h>
 #include <errno.h>
@@ -32,9 +33,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../unit/random.h"
+
 #define HOLD_NS		2000000		/* registers loaded, at a time */
 #define HOLDS		4		/* in a turn */
 #define CPUS_MAX	256
+#define PREEMPTED_NS	5000000000ULL
 
 enum level { SSE, AVX, AVX512 };
 
@@ -155,15 +159,6 @@ static const struct {
 	[AVX] = { hold_avx, 16, 32, 0 },
 	[AVX512] = { hold_avx512, 32, 64, 8 },
 };
-
-static uint64_t random_u64(uint64_t *state)
-{
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-	return z ^ (z >> 31);
-}
 
 /* Control words: all exceptions masked, the rest by @random. */
 #define MXCSR_MASKED	0x1f80
@@ -502,7 +497,7 @@ static int wait_for(pid_t *pids, int n)
 	return bad;
 }
 
-static int report(int status, const int *cpus, int n)
+static int report(int status, const int *cpus, int n, uint64_t ran_ns)
 {
 	uint64_t rounds = 0, preempted = 0;
 	int i;
@@ -523,6 +518,11 @@ static int report(int status, const int *cpus, int n)
 		rounds += shared->cpu[cpus[i]].rounds;
 		preempted += shared->cpu[cpus[i]].preempted;
 	}
+	if (!preempted && ran_ns >= PREEMPTED_NS) {
+		printf("fpu-load: never preempted in %llu s\n",
+		       (unsigned long long)ran_ns / 1000000000);
+		return 1;
+	}
 	printf("fpu-load: %s registers and computations, %d CPUs, ", level_names[level], n);
 	printf("%llu rounds, %llu times preempted, no difference\n",
 	       (unsigned long long)rounds, (unsigned long long)preempted);
@@ -535,7 +535,9 @@ int main(int argc, char **argv)
 	int duty = 25, seconds = 0, n = 0, cpu, opt;
 	static int cpus[CPUS_MAX];
 	static pid_t pids[CPUS_MAX];
+	uint64_t start;
 	cpu_set_t set;
+	int status;
 
 	while ((opt = getopt(argc, argv, "d:t:")) != -1) {
 		if (opt == 'd')
@@ -560,6 +562,7 @@ int main(int argc, char **argv)
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGALRM, &action, NULL);
+	start = now_ns(CLOCK_MONOTONIC);
 	for (cpu = 0; cpu < CPUS_MAX; cpu++) {
 		if (!CPU_ISSET(cpu, &set))
 			continue;
@@ -572,5 +575,6 @@ int main(int argc, char **argv)
 		cpus[n++] = cpu;
 	}
 	alarm(seconds);
-	return report(wait_for(pids, n), cpus, n);
+	status = wait_for(pids, n);
+	return report(status, cpus, n, now_ns(CLOCK_MONOTONIC) - start);
 }

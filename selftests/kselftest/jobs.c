@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "jobs.h"
@@ -26,38 +28,23 @@
 
 /* ---- random numbers and settings ----------------------------------------- */
 
-static uint64_t mix(uint64_t z)
-{
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
-
-uint64_t jobs_random(uint64_t *state)
-{
-	return mix(*state += 0x9e3779b97f4a7c15ULL);
-}
-
-uint64_t jobs_below(uint64_t *state, uint64_t below)
-{
-	return jobs_random(state) % below;
-}
-
 uint64_t jobs_state(uint64_t seed, uint64_t index)
 {
-	return mix(mix(seed + 0x9e3779b97f4a7c15ULL) + index);
+	uint64_t state = random_u64(&seed) + index;
+
+	return random_u64(&state);
 }
 
 static bool one_in(uint64_t *state, unsigned int n)
 {
-	return !jobs_below(state, n);
+	return !random_below(state, n);
 }
 
 /* 1 to @max, each power of two as often as the next. */
 static uint64_t log_uniform(uint64_t *state, uint64_t max)
 {
-	uint64_t top = 1ULL << jobs_below(state, 64 - __builtin_clzll(max));
-	uint64_t value = top | (jobs_random(state) & (top - 1));
+	uint64_t top = 1ULL << random_below(state, 64 - __builtin_clzll(max));
+	uint64_t value = top | (random_u64(state) & (top - 1));
 
 	return value > max ? max : value;
 }
@@ -107,6 +94,36 @@ uint64_t jobs_setting(const char *variable, const char *word, uint64_t value)
 		exit(1);
 	}
 	return value;
+}
+
+uint64_t jobs_seed(void)
+{
+	uint64_t seed;
+
+	/* Not the clock: runs that start together would do the same jobs. */
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) {
+		perror("getrandom");
+		exit(1);
+	}
+	return jobs_setting("SEED", "aru.seed", seed);
+}
+
+uint64_t jobs_spoil(void)
+{
+	return jobs_setting("SPOIL", "aru.spoil", JOBS_SPOIL_NONE);
+}
+
+void jobs_kernel(char *kernel)
+{
+	struct utsname name;
+	char *end;
+
+	uname(&name);
+	snprintf(kernel, JOBS_KERNEL_SIZE, "%s", name.release);
+	/* two numbers of it */
+	end = strchr(kernel, '.');
+	if (end)
+		end[1 + strspn(end + 1, "0123456789")] = '\0';
 }
 
 /* ---- what a job is -------------------------------------------------------- */
@@ -213,7 +230,7 @@ static const struct jobs_row *row_of(uint64_t seed, uint64_t index)
 		return &row_table[order.rows[index % n_rows]];
 	state = jobs_state(seed ^ ORDER_SALT, round);
 	for (i = 0; i < n_rows; i++) {
-		j = jobs_below(&state, i + 1);
+		j = random_below(&state, i + 1);
 		order.rows[i] = order.rows[j];
 		order.rows[j] = i;
 	}
@@ -238,8 +255,8 @@ static uint64_t edge_count(const struct jobs *jobs, uint64_t *state,
 		frame / bytes, (uint64_t)frame / bytes * c->size,
 		(uint64_t)c->lanes * 65536 / bytes / parts,
 	};
-	uint64_t edge = edges[jobs_below(state, N_OF(edges))];
-	uint64_t count = edge + jobs_below(state, 3);
+	uint64_t edge = edges[random_below(state, N_OF(edges))];
+	uint64_t count = edge + random_below(state, 3);
 
 	return count ? count - 1 : 0;
 }
@@ -248,10 +265,10 @@ static uint64_t random_count(const struct jobs *jobs, uint64_t *state,
 			     const struct jobs_row *row)
 {
 	unsigned int parts = has_blocks(row->collective) ? jobs->config.size : 1;
-	bool tail = jobs_below(state, 100) < jobs->tail_percent;
+	bool tail = random_below(state, 100) < jobs->tail_percent;
 	uint64_t max = (tail ? jobs->elements_max : jobs->small_max) / parts, count;
 
-	if (jobs_random(state) & 1)
+	if (random_u64(state) & 1)
 		return log_uniform(state, max);
 	count = edge_count(jobs, state, aru_type_size(row->type), parts);
 	return count <= max ? count : count % (max + 1);
@@ -273,7 +290,7 @@ struct job jobs_job(const struct jobs *jobs, uint64_t index)
 	if (has_data(row->collective))
 		job.count = random_count(jobs, &state, row);
 	if (has_root(row->collective))
-		job.root = jobs_below(&state, jobs->config.size);
+		job.root = random_below(&state, jobs->config.size);
 	return job;
 }
 
@@ -322,7 +339,7 @@ struct choice {
 static enum place random_place(uint64_t *state)
 {
 	/* half of them as odd as can be */
-	return one_in(state, 2) ? AT_ELEMENT : jobs_below(state, PLACES);
+	return one_in(state, 2) ? AT_ELEMENT : random_below(state, PLACES);
 }
 
 static struct choice choose(const struct jobs *jobs, uint64_t index,
@@ -335,13 +352,13 @@ static struct choice choose(const struct jobs *jobs, uint64_t index,
 	c.registered = one_in(&state, 2);
 	c.src = random_place(&state);
 	c.dst = random_place(&state);
-	c.src_shift = jobs_below(&state, LINE);
-	c.dst_shift = jobs_below(&state, LINE);
+	c.src_shift = random_below(&state, LINE);
+	c.dst_shift = random_below(&state, LINE);
 	c.unneeded = one_in(&state, 2) ? NULL : (void *)3;
 	if (one_in(&state, 128))
-		c.late_us = jobs_below(&state, 40000);
+		c.late_us = random_below(&state, 40000);
 	else if (one_in(&state, 16))
-		c.late_us = jobs_below(&state, 4000);
+		c.late_us = random_below(&state, 4000);
 	return c;
 }
 
@@ -542,14 +559,12 @@ static void say(struct member *m, const struct task *t, const char *what)
 	};
 	const struct choice *c = &t->choice;
 	struct jobs *jobs = m->jobs;
-	char words[JOBS_WORDS_SIZE], again[64] = "";
+	char words[JOBS_WORDS_SIZE], again[JOBS_WORDS_SIZE];
 
 	if (atomic_fetch_add(&jobs->said, 1) >= SAY_MAX)
 		return;
 	jobs_words(jobs, &t->job, words);
-	if (jobs->program)
-		snprintf(again, sizeof(again), "\n#   again: %s %llu %llu", jobs->program,
-			 (unsigned long long)jobs->seed, (unsigned long long)t->index);
+	jobs->again(jobs, t->index, again);
 	/* one piece, whatever other members say */
 	flockfile(stdout);
 	printf("# job %llu of seed %llu: rank %u: %s\n#   %s\n",
@@ -559,7 +574,7 @@ static void say(struct member *m, const struct task *t, const char *what)
 	       t->in_place ? "in place" : "out of place",
 	       c->registered ? "registered" : "not registered", places[c->src],
 	       places[c->dst], c->src_shift, c->dst_shift);
-	printf("late by %u us, at most %u in flight%s\n", c->late_us,
+	printf("late by %u us, at most %u in flight\n#   again: %s\n", c->late_us,
 	       jobs->window[m->env->rank], again);
 	funlockfile(stdout);
 	fflush(stdout);
@@ -607,6 +622,18 @@ static bool task_check(struct member *m, const struct task *t)
 	return false;
 }
 
+/*
+ * As if the module had done wrong: where @spoil is odd, or there is no result, in
+ * the area's first bytes, which are a guard, else in the middle of the result.
+ */
+static void task_spoil(const struct task *t)
+{
+	if (t->index & 1 || !t->dst_bytes)
+		t->area[0] ^= 1;
+	else
+		t->dst[t->dst_bytes / 2] ^= 1;
+}
+
 /* Wait for one of the jobs under way and check it. */
 static int task_finish(struct member *m, unsigned int i)
 {
@@ -620,6 +647,8 @@ static int task_finish(struct member *m, unsigned int i)
 		if (ret == -ETIME || ret == -ENOTRECOVERABLE)
 			return ret;
 	} else {
+		if (t.index == m->jobs->spoil)
+			task_spoil(&t);
 		task_done(m, &t, task_check(m, &t));
 	}
 	arena_give_back(t.arena, t.area);
@@ -629,7 +658,7 @@ static int task_finish(struct member *m, unsigned int i)
 
 static int task_finish_any(struct member *m)
 {
-	return task_finish(m, jobs_below(&m->random, m->n_tasks));
+	return task_finish(m, random_below(&m->random, m->n_tasks));
 }
 
 static int task_start(struct member *m, uint64_t index)

@@ -16,9 +16,12 @@
 #include <stdio.h>
 
 #include "env.h"
+#include "../unit/random.h"
 #include "../../tools/arbench/reference.h"
 
 #define JOBS_WINDOW_MAX	256
+#define JOBS_SPOIL_NONE	UINT64_MAX
+#define JOBS_WORDS_SIZE	256
 
 /**
  * struct jobs - a stream of jobs on one ring
@@ -31,8 +34,10 @@
  * @tail_percent: jobs of up to @elements_max; the others are small
  * @window: jobs that a member has under way at most, by rank
  * @huge_pages: ask for such for the buffers
+ * @spoil: index of a job in whose memory a byte is changed, on all members, before
+ *	it is checked: it must then fail; JOBS_SPOIL_NONE for no job
  * @tell: says how far it has got, from rank 0; or NULL
- * @program: that @seed and an index can be given to, for messages; or NULL
+ * @again: words of a command, on the host, that does a job again; of JOBS_WORDS_SIZE
  * @passed: for each job, members on which it was right
  * @wrong: jobs that failed on a member; a job can count on several
  * @said: failures that were described
@@ -47,8 +52,9 @@ struct jobs {
 	unsigned int tail_percent;
 	unsigned int window[ENV_MEMBERS_MAX];
 	bool huge_pages;
+	uint64_t spoil;
 	void (*tell)(const struct jobs *jobs, uint64_t done);
-	const char *program;
+	void (*again)(const struct jobs *jobs, uint64_t index, char *words);
 	atomic_uchar *passed;
 	atomic_ullong wrong;
 	atomic_uint said;
@@ -67,8 +73,7 @@ unsigned int jobs_rows(const struct jobs_row **rows);
 /* Job @index of a stream. */
 struct job jobs_job(const struct jobs *jobs, uint64_t index);
 
-/* A job in words, without what differs between the members. */
-#define JOBS_WORDS_SIZE	256
+/* A job in words, of JOBS_WORDS_SIZE, without what differs between the members. */
 void jobs_words(const struct jobs *jobs, const struct job *job, char *words);
 
 /* An env_fn: all jobs on one member; arg is the struct jobs. */
@@ -77,11 +82,7 @@ int jobs_run(struct env_member *member);
 /* True if the job was right on all members. */
 bool jobs_passed(const struct jobs *jobs, uint64_t index);
 
-/* Repeatable random numbers: splitmix64 (Steele, Lea, Flood 2014). */
-uint64_t jobs_random(uint64_t *state);
-uint64_t jobs_below(uint64_t *state, uint64_t below);
-
-/* The state from which sequence @index of @seed starts. */
+/* The state, for random.h, from which sequence @index of @seed starts. */
 uint64_t jobs_state(uint64_t seed, uint64_t index);
 
 /*
@@ -92,6 +93,16 @@ const char *jobs_text(const char *variable, const char *word);
 
 /* The same if it is a number, else @value. Exits if it is no number. */
 uint64_t jobs_setting(const char *variable, const char *word, uint64_t value);
+
+/* The seed: SEED or aru.seed, else a new one each time. */
+uint64_t jobs_seed(void);
+
+/* The job to be spoilt: SPOIL or aru.spoil, else none. */
+uint64_t jobs_spoil(void);
+
+/* The running kernel as the makefile names it, 6.1 or so; of JOBS_KERNEL_SIZE. */
+#define JOBS_KERNEL_SIZE	65
+void jobs_kernel(char *kernel);
 
 /* A number, decimal or 0x; false if @text isn't one. */
 bool jobs_number(const char *text, uint64_t *value);

@@ -11,19 +11,23 @@
  * then among the other jobs of its ring.
  *
  * Environment, or the kernel's command line, which the harness can set:
- *   SEED          aru.seed=N          default: by the clock
+ *   SEED          aru.seed=N          default: a new one each time
  *   INDEX         aru.index=N         as the argument, with SEED
  *   COMBINATIONS  aru.combinations=N  default: 1100
  *   TIME_LIMIT    aru.limit=SECONDS   no new ring after that; default: 900
  *   ISA           aru.isa=NAME        instruction set that the module has to have
  *                                     chosen; default: any
+ *   SPOIL         aru.spoil=INDEX     combination whose result, or memory beside it,
+ *                                     is changed before it is checked, so that it
+ *                                     has to fail; default: none
+ *   CPU           aru.cpu=MODEL       QEMU's CPU, only to name it when a combination
+ *                                     failed
  */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 
 #include "jobs.h"
 #include "kselftest.h"
@@ -35,6 +39,19 @@
 
 static atomic_uchar *passed;
 static char isa[16] = "unknown";
+static char cpu[64];
+static uint64_t spoil;
+
+static void again(const struct jobs *jobs, uint64_t index, char *words)
+{
+	char kernel[JOBS_KERNEL_SIZE];
+
+	jobs_kernel(kernel);
+	snprintf(words, JOBS_WORDS_SIZE,
+		 "make check-property SEED=%llu INDEX=%llu KERNELS=%s%s%s",
+		 (unsigned long long)jobs->seed, (unsigned long long)index, kernel,
+		 *cpu ? " CPU=" : "", cpu);
+}
 
 /* The ring whose first combination is @first, and its jobs. */
 static void derive_ring(struct jobs *jobs, uint64_t seed, unsigned int number,
@@ -51,34 +68,35 @@ static void derive_ring(struct jobs *jobs, uint64_t seed, unsigned int number,
 	memset(jobs, 0, sizeof(*jobs));
 	jobs->seed = seed;
 	jobs->first = first;
-	jobs->program = "property";
-	jobs->config.size = sizes[jobs_below(&state, ARRAY_SIZE(sizes))];
-	jobs->config.lanes = lanes[jobs_below(&state, ARRAY_SIZE(lanes))];
-	jobs->config.family = jobs_random(&state) & 1 ? AF_INET : AF_INET6;
-	jobs->config.frame_max = jobs_below(&state, 3) ?
-		frames[jobs_below(&state, ARRAY_SIZE(frames))] :
-		64 * (64 + jobs_below(&state, 2048));
-	jobs->config.has_gather_max = jobs_below(&state, 4);
-	jobs->config.gather_max = jobs_below(&state, 3) ?
-		gathers[jobs_below(&state, ARRAY_SIZE(gathers))] :
-		jobs_below(&state, ALLREDUCE_GATHER_MAX_MAX + 1);
+	jobs->spoil = spoil;
+	jobs->again = again;
+	jobs->config.size = sizes[random_below(&state, ARRAY_SIZE(sizes))];
+	jobs->config.lanes = lanes[random_below(&state, ARRAY_SIZE(lanes))];
+	jobs->config.family = random_u64(&state) & 1 ? AF_INET : AF_INET6;
+	jobs->config.frame_max = random_below(&state, 3) ?
+		frames[random_below(&state, ARRAY_SIZE(frames))] :
+		64 * (64 + random_below(&state, 2048));
+	jobs->config.has_gather_max = random_below(&state, 4);
+	jobs->config.gather_max = random_below(&state, 3) ?
+		gathers[random_below(&state, ARRAY_SIZE(gathers))] :
+		random_below(&state, ALLREDUCE_GATHER_MAX_MAX + 1);
 	if (!jobs->config.has_gather_max)
 		jobs->config.gather_max = 0;
-	jobs->huge_pages = jobs_random(&state) & 1;
+	jobs->huge_pages = random_u64(&state) & 1;
 
-	jobs->count = burst ? 300 : 16 + jobs_below(&state, 33);
+	jobs->count = burst ? 300 : 16 + random_below(&state, 33);
 	jobs->elements_max = ELEMENTS_MAX;
 	jobs->small_max = 8192;
 	jobs->tail_percent = burst ? 1 : 12;
-	window = burst ? JOBS_WINDOW_MAX : 1 + jobs_below(&state, 64) * jobs_below(&state, 2) +
-					   jobs_below(&state, 8);
+	window = burst ? JOBS_WINDOW_MAX : 1 + random_below(&state, 64) * random_below(&state, 2) +
+					   random_below(&state, 8);
 	if (window > 64 && !burst)
 		window = 64;
 	/* the context hands over no more than its depth; the library keeps the rest */
-	jobs->config.depth = burst ? JOBS_WINDOW_MAX : 1 + jobs_below(&state, 64);
+	jobs->config.depth = burst ? JOBS_WINDOW_MAX : 1 + random_below(&state, 64);
 	for (rank = 0; rank < jobs->config.size; rank++)
-		jobs->window[rank] = burst || jobs_below(&state, 4) ? window :
-				     1 + jobs_below(&state, window);
+		jobs->window[rank] = burst || random_below(&state, 4) ? window :
+				     1 + random_below(&state, window);
 }
 
 static void learn_isa(struct env *env)
@@ -268,7 +286,9 @@ int main(int argc, char **argv)
 	/* an index says nothing without its seed */
 	if (argc == 1 && !all && !*jobs_text("SEED", "aru.seed"))
 		return wrong_usage();
-	seed = jobs_setting("SEED", "aru.seed", time(NULL));
+	seed = jobs_seed();
+	spoil = jobs_spoil();
+	snprintf(cpu, sizeof(cpu), "%s", jobs_text("CPU", "aru.cpu"));
 	if (argc == 3 && !jobs_number(argv[1], &seed))
 		return wrong_usage();
 	printf("# property: seed %llu\n", (unsigned long long)seed);

@@ -4,8 +4,11 @@
  *
  * Environment, or the kernel's command line, which the harness can set:
  *   JOBS        aru.jobs=N         default: 3000
- *   SEED        aru.seed=N         default: by the clock
+ *   SEED        aru.seed=N         default: a new one each time
  *   TIME_LIMIT  aru.limit=SECONDS  fails after that; default: 900
+ *   SPOIL       aru.spoil=INDEX    job whose result, or memory beside it, is changed
+ *                                  before it is checked, so that it has to fail;
+ *                                  default: none
  *
  * Four members, four lanes; up to 256 jobs in flight on each, of changing
  * collective, type, operation, size and contents (jobs.h). Most are small: under
@@ -14,7 +17,6 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "jobs.h"
 #include "kselftest.h"
@@ -45,6 +47,15 @@ static void tell(const struct jobs *jobs, uint64_t done)
 	       (unsigned long long)(all * 1000 / (now - start_ms)));
 }
 
+static void again(const struct jobs *jobs, uint64_t index, char *words)
+{
+	char kernel[JOBS_KERNEL_SIZE];
+
+	jobs_kernel(kernel);
+	snprintf(words, JOBS_WORDS_SIZE, "make soak SEED=%llu JOBS=%llu KERNEL=%s",
+		 (unsigned long long)jobs->seed, (unsigned long long)index + 1, kernel);
+}
+
 static void derive(struct jobs *jobs, uint64_t seed)
 {
 	unsigned int rank;
@@ -58,7 +69,9 @@ static void derive(struct jobs *jobs, uint64_t seed)
 	jobs->elements_max = 192 * 1024;
 	jobs->small_max = 1024;
 	jobs->tail_percent = 1;
+	jobs->spoil = jobs_spoil();
 	jobs->tell = tell;
+	jobs->again = again;
 	for (rank = 0; rank < SIZE; rank++)
 		jobs->window[rank] = JOBS_WINDOW_MAX >> rank % 2;
 }
@@ -89,7 +102,7 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	total = jobs_setting("JOBS", "aru.jobs", JOBS);
-	seed = jobs_setting("SEED", "aru.seed", time(NULL));
+	seed = jobs_seed();
 	limit_ms = jobs_setting("TIME_LIMIT", "aru.limit", TIME_LIMIT_S) * 1000;
 	if (total < 1 || total > JOBS_MAX)
 		ksft_exit_fail_msg("JOBS must be 1 to %u, not %llu\n", JOBS_MAX,

@@ -10,13 +10,20 @@
 # that do not depend on it still run. Logs: $BUILD/log; verdicts: $BUILD/results
 # (all in summary.tsv).
 #
-# Environment: EXTRA=1 adds what takes make check over its 20 minutes (.ci/run);
-# SEED and COMBINATIONS of the random jobs.
+# Environment: KERNELS, default "6.1 6.12"; EXTRA=1 adds what takes make check over
+# its 20 minutes (.ci/run). Of the random jobs: SEED, the first run's, the others
+# having SEED + 1 and so on; COMBINATIONS of each kernel, default 1100.
 set -u
 
 . "$(dirname "$0")/common.sh"
 
+# fewer kernels or combinations than usual
+chosen="${KERNELS:+ KERNELS=$KERNELS}${COMBINATIONS:+ COMBINATIONS=$COMBINATIONS}"
 KERNELS=${KERNELS:-6.1 6.12}
+COMBINATIONS=${COMBINATIONS:-1100}
+# of CPUs without AVX2, for each of which there is a run of its own
+FEWER_COMBINATIONS=250
+COMBINATIONS_MIN=2000
 logs=$BUILD/log
 steps=$RESULTS/build.tsv
 runs=(build)
@@ -63,7 +70,7 @@ run()
 # sum_up NAME: what a run has to say, its numbers, and what is wrong with it.
 sum_up()
 {
-	grep -aE '^(property|soak): ' "$logs/$1.log"
+	sed -n 's/^result: //p; /^  again: /p' "$logs/$1.log"
 	ARU_PART=$1 "$QEMU_DIR/total.sh" "$1" ||
 		{ echo "-- end of $logs/$1.log:"; tail -n 15 "$logs/$1.log"; }
 }
@@ -93,6 +100,54 @@ collect()
 	beside=()
 }
 
+# next_seed: words for the next random jobs, none if no seed was given. Sets $seed.
+seeds=0 seed=''
+next_seed()
+{
+	seed=
+	[ -n "${SEED-}" ] || return 0
+	seed=aru.seed=$(printf '%u' $((SEED + seeds)))
+	seeds=$((seeds + 1))
+}
+
+# numbers NAME...: what was given under these names has to be a number.
+numbers()
+{
+	local name
+
+	for name; do
+		[ -n "${!name-}" ] || continue
+		# printf complains of what is none, or too large, and prints another one
+		[ "$(printf '%u' "${!name}" 2> /dev/null)" != "${!name}" ] || continue
+		result "$steps" fail "build/settings" \
+			"$name: '${!name}' is not a decimal number from 0 to 2^64 - 1"
+		return 1
+	done
+}
+
+# combinations WANTED: one test, passed if the random jobs, of all runs together,
+# were as many as they have to be.
+combinations()
+{
+	local wanted=$1 least=$COMBINATIONS_MIN res=$RESULTS/combinations.tsv passed total
+
+	if [ -n "$chosen" ]; then
+		least=$wanted
+		echo "combinations: with$chosen no $COMBINATIONS_MIN, but $least are demanded"
+	fi
+	read -r passed total < <(sed -nE \
+		's/^result: property: ([0-9]+) of ([0-9]+) combinations passed .*/\1 \2/p' \
+		"$logs"/*.log |
+		awk '{ passed += $1; total += $2 } END { print passed + 0, total + 0 }')
+	runs+=(combinations)
+	if [ "$passed" -ge "$least" ]; then
+		result "$res" pass combinations
+	else
+		result "$res" fail combinations "$passed of $total passed, $least are demanded"
+	fi
+	echo "combinations: $passed of $total passed in all"
+}
+
 finish()
 {
 	stamp "all done"
@@ -100,6 +155,7 @@ finish()
 	exit $?
 }
 
+numbers SEED COMBINATIONS || finish
 build setup || finish
 for kernel in $KERNELS; do
 	build "kernel-$kernel"
@@ -122,26 +178,34 @@ run unit-neon "$QEMU_DIR/unit.sh" unit-neon
 # Two guests at a time keep two cores busy; more would only slow each other
 # down and bring their time limits near.
 run harness selftests/harness/run.sh
-first=${KERNELS%% *} last=${KERNELS##* }
+first=${KERNELS%% *} last=${KERNELS##* } planned=0
+# the best that QEMU's default CPU has
+best=aru.isa=avx2
+[ -z "${CPU-}${ACCEL-}" ] || best=
 for kernel in $KERNELS; do
 	# the long soak on the first one; with EXTRA, on the last one arbench up to
 	# 64 MiB, as make check-sizes does it
 	memory=2048 jobs=300 append=''
 	[ "$kernel" != "$first" ] || jobs=3000
 	[ -z "${EXTRA-}" ] || [ "$kernel" != "$last" ] || { memory=3072; append=aru.sizes; }
+	next_seed
 	run_beside "kselftest-$kernel" env MEMORY=$memory \
-		APPEND="$append aru.jobs=$jobs ${SEED:+aru.seed=$SEED} ${COMBINATIONS:+aru.combinations=$COMBINATIONS}" \
+		APPEND="$append $best aru.jobs=$jobs $seed aru.combinations=$COMBINATIONS" \
 		"$QEMU_DIR/kselftest.sh" "$kernel"
+	planned=$((planned + COMBINATIONS))
 done
 collect
 # CPUs for which the module has to choose other loops
 for pair in "$first sse2 Nehalem" "$last avx max,-avx2"; do
 	read -r kernel isa cpu <<< "$pair"
+	next_seed
 	run_beside "property-$isa" env TESTS=property CPU="$cpu" \
-		APPEND="aru.isa=$isa aru.combinations=250 ${SEED:+aru.seed=$SEED}" \
+		APPEND="aru.isa=$isa aru.combinations=$FEWER_COMBINATIONS $seed" \
 		"$QEMU_DIR/kselftest.sh" -r "property-$isa" "$kernel"
+	planned=$((planned + FEWER_COMBINATIONS))
 done
 collect
+combinations $planned
 for kernel in $KERNELS; do
 	run "cluster-$kernel" "$QEMU_DIR/kselftest.sh" -c "$kernel"
 done

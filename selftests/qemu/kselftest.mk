@@ -18,7 +18,8 @@ CFLAGS += $(shell pkg-config --cflags libnl-3.0 liburing)
 
 # lib.mk builds again what is older than these
 LOCAL_HDRS := $(wildcard *.h $(TOP)/include/*.h $(TOP)/include/uapi/linux/*.h \
-	$(TOP)/kmod/*.h $(TOP)/lib/*.h $(TOP)/tools/arbench/*.h $(TOP)/selftests/lib/*.h) \
+	$(TOP)/kmod/*.h $(TOP)/lib/*.h $(TOP)/tools/arbench/*.h $(TOP)/selftests/lib/*.h \
+	$(TOP)/selftests/unit/*.h) \
 	$(BUILD)/lib/liballreduce-uring.a
 
 include $(KSFT)/lib.mk

@@ -21,7 +21,7 @@
 # programs in /usr/bin, the library in /usr/lib, the module loaded and in
 # /modules; fpu-load runs beside the tests. Logs go to $BUILD/run/RUN, verdicts to
 # $BUILD/results/RUN.tsv. Lines of tests that begin with "# result: " are repeated
-# at the end.
+# at the end, as "result: ", and so are commands that repeat a failure, "again: ".
 set -u
 
 . "$(dirname "$0")/common.sh"
@@ -78,10 +78,13 @@ done
 	exit 1
 }
 
+# tests name the CPU in the command that repeats them
+append="aru.fpu=1 ${CPU:+aru.cpu=$CPU} ${APPEND-}"
+
 # The verdict is judge.sh's, which also reads how each guest ended.
 if [ $collection = cluster ]; then
 	"$QEMU_DIR/cluster.sh" -n "$n" -p "$out/payload.cpio" -m "${MEMORY:-768}" \
-		-s "${CPUS:-1}" -t "${LIMIT:-1200}" -a "${APPEND-}" "$kernel" "$out"
+		-s "${CPUS:-1}" -t "${LIMIT:-1200}" -a "$append" "$kernel" "$out"
 	for ((i = 0; i < n; i++)); do
 		mkdir -p "$out/$i"
 		"$QEMU_DIR/judge.sh" "$out/$i" "$run/guest$i" || failed=y
@@ -96,10 +99,10 @@ else
 		trap 'kill $tail 2> /dev/null' EXIT
 	fi
 	"$QEMU_DIR/guest.sh" -p "$out/payload.cpio" -m "${MEMORY:-2048}" -s "${CPUS:-2}" \
-		-c "${CPU:-max}" -t "${LIMIT:-1800}" -a "${APPEND-}" "$kernel" "$out"
+		-c "${CPU:-max}" -t "${LIMIT:-1800}" -a "$append" "$kernel" "$out"
 	"$QEMU_DIR/judge.sh" "$out" "$run" || failed=y
 	cat "$out/result.tsv" >> "$res"
-	sed -n 's/^# # result: //p' "$out/tap.log"
+	sed -nE 's/^# # (result: |  again: )/\1/p' "$out/tap.log" | awk '!seen[$0]++'
 fi
 [ -z "${failed-}" ] || {
 	echo "logs: $out"
