@@ -7,14 +7,17 @@
 # collectives, types and operations, misaligned.
 #
 # With aru.sizes on the kernel's command line (make check-sizes, and, with EXTRA=1,
-# one kernel of make check) up to 64 MiB, in steps of 2.
+# one kernel of make check) up to 64 MiB, in steps of 2, and every type.
 
 . ./tap.sh
 
 SIZE=4
 max=8M factor=8
+# each kind, and with it each loop's shape; property has all of them
+TYPES=(bf16 u8) N_TYPES=2
 if grep -qw aru.sizes /proc/cmdline; then
 	max=64M factor=2
+	TYPES=(all) N_TYPES=10
 fi
 MEMBERS=10.90.0.1,10.90.0.2,10.90.0.3,10.90.0.4
 
@@ -106,30 +109,46 @@ captured()
 	return "$ret"
 }
 
-everything() { on_all every -C all -d all -o all -R 2 -u 3 -b 6000 -e 6000 -n 1 -w 0 -c 1; }
+everything()
+{
+	local type
+
+	for type in "${TYPES[@]}"; do
+		on_all "every-$type" -C all -d "$type" -o all -R 2 -u 3 -b 6000 -e 6000 \
+			-n 1 -w 0 -c 1 || return 1
+	done
+}
+
+# all_rows FILTER: jq's answer about the rows of the runs of everything
+all_rows() { jq -es "[.[].rows[]] | $1" /tmp/every-*.json.0; }
 
 # The gather path, on which each member sums by itself.
 small() { on_all small -d all -o all -u 1 -b 100 -e 100 -n 1 -w 0 -c 1; }
 
-# What arbench was asked for it has done: three collectives with six operations
-# for four types and eight for six, two without for all ten, and the barrier.
+# What arbench was asked for it has done: three collectives with six operations for
+# a float and eight for an integer, two without one, and the barrier.
+# shellcheck disable=SC2016 # the variables are jq's
 nothing_left_out()
 {
-	jq -c '[.rows[] | [.collective, .type, .op]] | unique | length' /tmp/every.json.0
-	jq -e '[.rows[] | [.collective, .type, .op]] | unique |
-		length == 3 * (4 * 6 + 6 * 8) + 2 * 10 + 1' /tmp/every.json.0
+	all_rows '([.[].type | select(. != null and . != "-")] | unique) as $types |
+		([$types[] | select(startswith("f") or startswith("b"))] | length) as $floats |
+		([.[] | [.collective, .type, .op]] | unique | length) ==
+			3 * ($floats * 6 + (($types | length) - $floats) * 8) +
+			2 * ($types | length) + 1' &&
+		[ "$(all_rows '[.[].type | select(. != null and . != "-")] | unique | length')" = "$N_TYPES" ]
 }
 
 # By the definitions of README.md, for four members: a vector's size is that of its
 # elements, or of all members' blocks where there are such; busbw is what a member
 # has to send at the least.
+# shellcheck disable=SC2016 # the variables are jq's
 figures_right()
 {
-	jq -e '{ allreduce: 1.5, reduce_scatter: 0.75, allgather: 0.75, broadcast: 1, reduce: 1 }
+	all_rows '. as $rows | { allreduce: 1.5, reduce_scatter: 0.75, allgather: 0.75, broadcast: 1, reduce: 1 }
 			as $factor |
 		{ reduce_scatter: 4, allgather: 4 } as $blocks |
 		def near($want): (. - $want) | fabs <= 1e-6 * $want;
-		[.rows[] | select(.collective != "barrier")] |
+		[$rows[] | select(.collective != "barrier")] |
 		([.[].collective] | unique | length == 5) and all(.[];
 			.size == .count * (.type | capture("(?<bits>[0-9]+)$").bits | tonumber / 8) *
 				($blocks[.collective] // 1) and
@@ -137,8 +156,7 @@ figures_right()
 			(.size as $size | $factor[.collective] as $by |
 				all(.out_of_place, .in_place; . as $column | .algbw_gbps > 0 and
 				(.algbw_gbps | near($size / $column.time_us / 1000)) and
-				(.busbw_gbps | near($column.algbw_gbps * $by)))))' \
-		/tmp/every.json.0
+				(.busbw_gbps | near($column.algbw_gbps * $by)))))'
 }
 
 # Every root, several jobs at a time, in registered buffers.
@@ -171,7 +189,7 @@ check "ring up" rings
 check "0 wrong from 4 B to $max" all_sizes
 check "ten runs, the same bits" ten_runs
 check "the same bits under a packet capture" captured
-check "0 wrong of every collective, type and operation, misaligned" everything
+check "0 wrong of every collective and operation of ${TYPES[*]}, misaligned" everything
 check "none was left out" nothing_left_out
 check "sizes, algbw and busbw by their definitions" figures_right
 check "0 wrong of every type and operation on the gather path" small

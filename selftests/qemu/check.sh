@@ -171,17 +171,17 @@ done
 build module-arm64
 build kselftest
 build unit
-run unit "$QEMU_DIR/unit.sh" unit
+run_beside unit "$QEMU_DIR/unit.sh" unit
+run_beside unit-neon "$QEMU_DIR/unit.sh" unit-neon
 run lib "$QEMU_DIR/unit.sh" lib
-run unit-neon "$QEMU_DIR/unit.sh" unit-neon
+collect
 
-# Two guests at a time keep two cores busy; more would only slow each other
-# down and bring their time limits near.
-run harness selftests/harness/run.sh
 first=${KERNELS%% *} last=${KERNELS##* } planned=0
 # the best that QEMU's default CPU has
 best=aru.isa=avx2
 [ -z "${CPU-}${ACCEL-}" ] || best=
+# Two guests at a time keep two cores busy; more would only slow each other
+# down and bring their time limits near.
 for kernel in $KERNELS; do
 	# the long soak on the first one; with EXTRA, on the last one arbench up to
 	# 64 MiB, as make check-sizes does it
@@ -195,11 +195,13 @@ for kernel in $KERNELS; do
 	planned=$((planned + COMBINATIONS))
 done
 collect
-# CPUs for which the module has to choose other loops
+# The harness boots one guest after the other; beside it the CPUs for which the
+# module has to choose other loops.
+run_beside harness selftests/harness/run.sh
 for pair in "$first sse2 Nehalem" "$last avx max,-avx2"; do
 	read -r kernel isa cpu <<< "$pair"
 	next_seed
-	run_beside "property-$isa" env TESTS=property CPU="$cpu" \
+	run "property-$isa" env TESTS=property CPU="$cpu" \
 		APPEND="aru.isa=$isa aru.combinations=$FEWER_COMBINATIONS $seed" \
 		"$QEMU_DIR/kselftest.sh" -r "property-$isa" "$kernel"
 	planned=$((planned + FEWER_COMBINATIONS))
