@@ -68,7 +68,7 @@ mkdir -p "$dir/include"
 rsync -rlpc --delete "$ROOT/include/uapi" "$dir/include/"
 
 log=$dir.log
-make -C "$kdir" M="$dir" "${args[@]}" modules < /dev/null > "$log" 2>&1 || {
+make -j"$(nproc)" -C "$kdir" M="$dir" "${args[@]}" modules < /dev/null > "$log" 2>&1 || {
 	cat "$log"
 	die "allreduce.ko does not build for $target"
 }

@@ -40,13 +40,13 @@ start=$SECONDS
 
 stamp() { printf '== [%3d s] %s\n' $((SECONDS - start)) "$*"; }
 
-# build TARGET: one test, passed if make does it.
+# build TARGET [JOBS]: one test, passed if make does it.
 build()
 {
 	local log=$logs/$1.log
 
 	stamp "$1"
-	if make "$1" < /dev/null > "$log" 2>&1; then
+	if make -j"${2:-1}" "$1" < /dev/null > "$log" 2>&1; then
 		result "$steps" pass "build/$1"
 		return 0
 	fi
@@ -170,7 +170,7 @@ for kernel in $KERNELS; do
 done
 build module-arm64
 build kselftest
-build unit
+build unit "$(nproc)"
 run_beside unit "$QEMU_DIR/unit.sh" unit
 run_beside unit-neon "$QEMU_DIR/unit.sh" unit-neon
 run lib "$QEMU_DIR/unit.sh" lib
