@@ -45,18 +45,6 @@ static bool ar_collective_reduces(u8 collective)
 	return false;
 }
 
-static bool ar_collective_has_root(u8 collective)
-{
-	return allreduce_src_extent(collective) == ALLREDUCE_EXTENT_ROOT ||
-	       allreduce_dst_extent(collective) == ALLREDUCE_EXTENT_ROOT;
-}
-
-static bool ar_collective_has_blocks(u8 collective)
-{
-	return allreduce_src_extent(collective) == ALLREDUCE_EXTENT_BLOCKS ||
-	       allreduce_dst_extent(collective) == ALLREDUCE_EXTENT_BLOCKS;
-}
-
 static const char *ar_type_name(u8 type)
 {
 	switch (type) {
@@ -105,7 +93,7 @@ int ar_call_describe(char *text, size_t size, const struct allreduce_call *call)
 		n += scnprintf(text + n, size - n, " %s", ar_op_name(call->op));
 	n += scnprintf(text + n, size - n, " %s count %llu", ar_type_name(call->type),
 		       call->count);
-	if (ar_collective_has_root(call->collective) || call->root)
+	if (allreduce_has_root(call->collective) || call->root)
 		n += scnprintf(text + n, size - n, " root %u", call->root);
 	return n;
 }
@@ -154,14 +142,14 @@ static int ar_check_numbers(const struct ar_ring_config *config,
 	const struct ar_reduce_kernel *kernel = ar_call_kernel(call);
 	u64 most = ALLREDUCE_COUNT_MAX;
 
-	if (ar_collective_has_blocks(call->collective))
+	if (allreduce_has_blocks(call->collective))
 		most /= config->size;
 	if (call->count > most)
 		return ar_refuse(why, "count: 0 to %llu, not %llu", most, call->count);
-	if (ar_collective_has_root(call->collective) && call->root >= config->size)
+	if (allreduce_has_root(call->collective) && call->root >= config->size)
 		return ar_refuse(why, "root: 0 to %u, not %u", config->size - 1,
 				 call->root);
-	if (!ar_collective_has_root(call->collective) && call->root)
+	if (!allreduce_has_root(call->collective) && call->root)
 		return ar_refuse(why, "root: must be 0 for %s",
 				 ar_collective_name(call->collective));
 	if (call->factor && !(kernel && kernel->scale))

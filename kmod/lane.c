@@ -199,14 +199,14 @@ static int ar_lane_check_fixed(struct ar_lane *lane, const struct ar_frame_hdr *
  * @chunk: its chunk
  * @offset: of its first byte in the chunk
  * @len: payload bytes
- * @last: it is the last one of its phase on this lane
+ * @owes_token: the chunk's way ends with it, and its first rank waits for that
  */
 struct ar_place {
 	enum ar_action action;
 	u32 chunk;
 	u64 offset;
 	u32 len;
-	bool last;
+	bool owes_token;
 };
 
 /* Phase, chunk, offset and length must be those of the next frame due. */
@@ -240,7 +240,9 @@ static int ar_lane_check_place(struct ar_lane *lane, const struct ar_frame_hdr *
 		return ar_lane_bad_frame(lane, "a token too early, job",
 					 jl->job->number);
 	place->offset = piece.start * element_bytes + offset;
-	place->last = number + 1 == ar_frames(bytes, config->frame_max);
+	place->owes_token = place->action != AR_TAKE_TOKEN &&
+			    ar_plan_sends_token(plan, chunk, config->rank) &&
+			    number + 1 == ar_frames(bytes, config->frame_max);
 	return 0;
 }
 
@@ -270,25 +272,16 @@ static int ar_lane_put_header(struct ar_lane *lane, struct ar_job_lane *jl,
 	return 0;
 }
 
-/* True if the chunk's way ends with this frame, and its first rank waits for it. */
-static bool ar_lane_owes_token(struct ar_lane *lane, const struct ar_plan *plan,
-			       const struct ar_place *place)
-{
-	return place->last && place->action != AR_TAKE_TOKEN &&
-	       ar_plan_sends_token(plan, place->chunk, lane->ring->config.rank);
-}
-
 static void ar_lane_open_frame(struct ar_lane *lane, const struct ar_frame_hdr *hdr,
 			       struct ar_job_lane *jl, const struct ar_place *place)
 {
-	const struct ar_plan *plan = &jl->job->plan;
 	struct ar_rx_frame *rx = &lane->rx;
 
 	rx->jl = jl;
 	rx->action = place->action;
 	rx->chunk = place->chunk;
 	rx->sending = ar_action_sends(place->action);
-	rx->owes_token = ar_lane_owes_token(lane, plan, place);
+	rx->owes_token = place->owes_token;
 	jl->next_frame[hdr->phase - 1][place->chunk]++;
 	if (ar_action_reduces(place->action))
 		ar_payload_seek_src(&rx->local, jl->job, place->chunk, place->offset);
@@ -334,10 +327,9 @@ static int ar_lane_header(void *ctx, const struct ar_frame_hdr *hdr, u32 *grain)
 	if (ret)
 		return ret;
 	sends = ar_action_sends(place.action);
-	if (sends || ar_lane_owes_token(lane, &jl->job->plan, &place)) {
-		if (!ar_lane_may_send(lane, jl, sizeof(*hdr) + place.len))
-			return -EAGAIN;
-	}
+	if ((sends || place.owes_token) &&
+	    !ar_lane_may_send(lane, jl, sizeof(*hdr) + place.len))
+		return -EAGAIN;
 	if (sends) {
 		ret = ar_lane_put_header(lane, jl, place.action == AR_REDUCE ?
 					 AR_PHASE_REDUCE : AR_PHASE_GATHER,

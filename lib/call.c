@@ -187,8 +187,7 @@ static int check_buffers(struct check *c)
 		      b.src < b.dst ? "dst" : "src");
 }
 
-static int check_vectors(struct check *c, enum allreduce_extent src,
-			 enum allreduce_extent dst)
+static int check_vectors(struct check *c)
 {
 	int ret;
 
@@ -196,11 +195,9 @@ static int check_vectors(struct check *c, enum allreduce_extent src,
 	if (!ret)
 		ret = check_op(c);
 	if (!ret)
-		ret = check_root(c, src == ALLREDUCE_EXTENT_ROOT ||
-				    dst == ALLREDUCE_EXTENT_ROOT);
+		ret = check_root(c, allreduce_has_root(c->call->collective));
 	if (!ret)
-		ret = check_count(c, src == ALLREDUCE_EXTENT_BLOCKS ||
-				     dst == ALLREDUCE_EXTENT_BLOCKS);
+		ret = check_count(c, allreduce_has_blocks(c->call->collective));
 	return ret ? ret : check_buffers(c);
 }
 
@@ -230,8 +227,6 @@ int aru_call_check(const struct allreduce_call *call, unsigned int rank,
 		.text = text,
 		.text_size = text_size,
 	};
-	enum allreduce_extent src = allreduce_src_extent(call->collective);
-	enum allreduce_extent dst = allreduce_dst_extent(call->collective);
 	int ret;
 
 	ret = check_collective(&c);
@@ -241,9 +236,10 @@ int aru_call_check(const struct allreduce_call *call, unsigned int rank,
 		ret = check_timeout(&c);
 	if (ret)
 		return ret;
-	if (src == ALLREDUCE_EXTENT_NONE && dst == ALLREDUCE_EXTENT_NONE)
+	if (!allreduce_src_extent(call->collective) &&
+	    !allreduce_dst_extent(call->collective))
 		ret = check_bare(&c);
 	else
-		ret = check_vectors(&c, src, dst);
+		ret = check_vectors(&c);
 	return ret ? ret : check_factor(&c);
 }

@@ -136,12 +136,6 @@ static struct job job_of(struct env_member *m, unsigned int collective, uint64_t
 	return job;
 }
 
-static bool has_root(unsigned int collective)
-{
-	return allreduce_src_extent(collective) == ALLREDUCE_EXTENT_ROOT ||
-	       allreduce_dst_extent(collective) == ALLREDUCE_EXTENT_ROOT;
-}
-
 static const unsigned int all_collectives[] = {
 #define X(NAME, name, value, src, dst, reduces)	value,
 	ALLREDUCE_FOR_EACH_COLLECTIVE(X)
@@ -191,7 +185,7 @@ static int run_counts(struct env_member *m, unsigned int collective)
 {
 	unsigned int n = m->env->config.size;
 	const uint64_t counts[] = { 0, 1, n - 1, n, n + 1, 16 * n, 1000, 40007 };
-	unsigned int i, root, roots = has_root(collective) ? n : 1;
+	unsigned int i, root, roots = allreduce_has_root(collective) ? n : 1;
 	int ret = 0;
 
 	for (i = 0; !ret && i < sizeof(counts) / sizeof(counts[0]); i++) {
@@ -233,7 +227,7 @@ static int run_striped(struct env_member *m)
 	for (i = 0; !ret && i < N_COLLECTIVES; i++) {
 		struct call c = { .job = job_of(m, all_collectives[i], 150001) };
 
-		c.job.root = has_root(c.job.collective) ? m->env->config.size - 1 : 0;
+		c.job.root = allreduce_has_root(c.job.collective) ? m->env->config.size - 1 : 0;
 		ret = call_run(&c, m);
 	}
 	return ret;
@@ -448,7 +442,7 @@ static int run_many(struct env_member *m)
 		c->job = job_of(m, all_collectives[i % N_COLLECTIVES],
 				i % 7 ? i % 100 : 20000 + i);
 		c->job.iteration = i;
-		c->job.root = has_root(c->job.collective) ?
+		c->job.root = allreduce_has_root(c->job.collective) ?
 			      i % m->env->config.size : 0;
 		c->in_place = i / N_COLLECTIVES & 1;
 		ret = call_alloc(c, m->rank);
@@ -614,7 +608,7 @@ static int run_overwriting(struct env_member *m, unsigned int collective,
 
 		c.job.op = op;
 		c.job.iteration = i;
-		c.job.root = has_root(collective) ? i % m->env->config.size : 0;
+		c.job.root = allreduce_has_root(collective) ? i % m->env->config.size : 0;
 		ret = call_alloc(&c, m->rank);
 		if (!ret)
 			ret = call_start(&c, m);
@@ -870,6 +864,33 @@ static int host_add(struct aru_nl *nl, unsigned int ring, unsigned int rank,
 	return ret;
 }
 
+/* Bring up all members of rings that were added. 0 or an error. */
+static int hosts_up(struct aru_nl *nl, unsigned int rings, unsigned int size,
+		    const struct aru_ring_up_opts *opts)
+{
+	char name[ALLREDUCE_NAME_SIZE];
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < rings * size; i++) {
+		host_name(name, i / size, i % size);
+		ret = aru_ring_up(nl, name, opts);
+	}
+	return ret;
+}
+
+static void hosts_down(struct aru_nl *nl, unsigned int rings, unsigned int size)
+{
+	char name[ALLREDUCE_NAME_SIZE];
+	unsigned int i;
+
+	for (i = 0; i < rings * size; i++) {
+		host_name(name, i / size, i % size);
+		aru_ring_del(nl, name);
+	}
+	aru_nl_close(nl);
+}
+
 static void *host_member_main(void *arg)
 {
 	struct host_member *hm = arg;
@@ -917,7 +938,6 @@ FIXTURE(host)
 FIXTURE_SETUP(host)
 {
 	ARU_OPTS(aru_ring_up_opts, opts);
-	char name[ALLREDUCE_NAME_SIZE];
 	unsigned int ring, rank;
 
 	ASSERT_EQ(0, env_namespaces());
@@ -933,26 +953,12 @@ FIXTURE_SETUP(host)
 		}
 	}
 	opts.nowait = true;
-	for (ring = 0; ring < HOST_RINGS; ring++) {
-		for (rank = 0; rank < HOST_MEMBERS; rank++) {
-			host_name(name, ring, rank);
-			ASSERT_EQ(0, aru_ring_up(self->nl, name, &opts));
-		}
-	}
+	ASSERT_EQ(0, hosts_up(self->nl, HOST_RINGS, HOST_MEMBERS, &opts));
 }
 
 FIXTURE_TEARDOWN(host)
 {
-	char name[ALLREDUCE_NAME_SIZE];
-	unsigned int ring, rank;
-
-	for (ring = 0; ring < HOST_RINGS; ring++) {
-		for (rank = 0; rank < HOST_MEMBERS; rank++) {
-			host_name(name, ring, rank);
-			aru_ring_del(self->nl, name);
-		}
-	}
-	aru_nl_close(self->nl);
+	hosts_down(self->nl, HOST_RINGS, HOST_MEMBERS);
 }
 
 static bool host_wait_up(struct aru_nl *nl, unsigned int rings, unsigned int size)
@@ -1018,7 +1024,6 @@ FIXTURE(largest)
 FIXTURE_SETUP(largest)
 {
 	ARU_OPTS(aru_ring_up_opts, opts);
-	char name[ALLREDUCE_NAME_SIZE];
 	unsigned int rank;
 
 	ASSERT_EQ(0, env_namespaces());
@@ -1028,22 +1033,12 @@ FIXTURE_SETUP(largest)
 	opts.connect_timeout_ms = 60000;
 	for (rank = 0; rank < ALLREDUCE_SIZE_MAX; rank++)
 		ASSERT_EQ(0, host_add(self->nl, 0, rank, ALLREDUCE_SIZE_MAX, 1));
-	for (rank = 0; rank < ALLREDUCE_SIZE_MAX; rank++) {
-		host_name(name, 0, rank);
-		ASSERT_EQ(0, aru_ring_up(self->nl, name, &opts));
-	}
+	ASSERT_EQ(0, hosts_up(self->nl, 1, ALLREDUCE_SIZE_MAX, &opts));
 }
 
 FIXTURE_TEARDOWN(largest)
 {
-	char name[ALLREDUCE_NAME_SIZE];
-	unsigned int rank;
-
-	for (rank = 0; rank < ALLREDUCE_SIZE_MAX; rank++) {
-		host_name(name, 0, rank);
-		aru_ring_del(self->nl, name);
-	}
-	aru_nl_close(self->nl);
+	hosts_down(self->nl, 1, ALLREDUCE_SIZE_MAX);
 }
 
 /* Each collective, on the gather path and, of chunks that are mostly empty, not. */

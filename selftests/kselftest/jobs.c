@@ -128,31 +128,6 @@ void jobs_kernel(char *kernel)
 
 /* ---- what a job is -------------------------------------------------------- */
 
-/* enum allreduce_extent by name, so that the table's rows can be looked at. */
-static bool has_root(unsigned int collective)
-{
-	switch (collective) {
-#define X_ROOT(NAME, name, value, src, dst, reduces) \
-	case value: \
-		return ALLREDUCE_EXTENT_##src == ALLREDUCE_EXTENT_ROOT || \
-		       ALLREDUCE_EXTENT_##dst == ALLREDUCE_EXTENT_ROOT;
-	ALLREDUCE_FOR_EACH_COLLECTIVE(X_ROOT)
-	}
-	return false;
-}
-
-static bool has_blocks(unsigned int collective)
-{
-	switch (collective) {
-#define X_BLOCKS(NAME, name, value, src, dst, reduces) \
-	case value: \
-		return ALLREDUCE_EXTENT_##src == ALLREDUCE_EXTENT_BLOCKS || \
-		       ALLREDUCE_EXTENT_##dst == ALLREDUCE_EXTENT_BLOCKS;
-	ALLREDUCE_FOR_EACH_COLLECTIVE(X_BLOCKS)
-	}
-	return false;
-}
-
 static bool has_data(unsigned int collective)
 {
 	return collective != ALLREDUCE_COLLECTIVE_BARRIER;
@@ -264,7 +239,7 @@ static uint64_t edge_count(const struct jobs *jobs, uint64_t *state,
 static uint64_t random_count(const struct jobs *jobs, uint64_t *state,
 			     const struct jobs_row *row)
 {
-	unsigned int parts = has_blocks(row->collective) ? jobs->config.size : 1;
+	unsigned int parts = allreduce_has_blocks(row->collective) ? jobs->config.size : 1;
 	bool tail = random_below(state, 100) < jobs->tail_percent;
 	uint64_t max = (tail ? jobs->elements_max : jobs->small_max) / parts, count;
 
@@ -289,7 +264,7 @@ struct job jobs_job(const struct jobs *jobs, uint64_t index)
 
 	if (has_data(row->collective))
 		job.count = random_count(jobs, &state, row);
-	if (has_root(row->collective))
+	if (allreduce_has_root(row->collective))
 		job.root = random_below(&state, jobs->config.size);
 	return job;
 }

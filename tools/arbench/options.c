@@ -135,15 +135,13 @@ struct traits traits_of(uint8_t collective)
 		ALLREDUCE_FOR_EACH_COLLECTIVE(X)
 #undef X
 	};
-	enum allreduce_extent src = allreduce_src_extent(collective);
-	enum allreduce_extent dst = allreduce_dst_extent(collective);
 
 	return (struct traits) {
-		.has_vectors = src || dst,
+		.has_vectors = allreduce_src_extent(collective) ||
+			       allreduce_dst_extent(collective),
 		.has_op = has_op[collective],
-		.has_root = src == ALLREDUCE_EXTENT_ROOT || dst == ALLREDUCE_EXTENT_ROOT,
-		.has_blocks = src == ALLREDUCE_EXTENT_BLOCKS ||
-			      dst == ALLREDUCE_EXTENT_BLOCKS,
+		.has_root = allreduce_has_root(collective),
+		.has_blocks = allreduce_has_blocks(collective),
 	};
 }
 

@@ -369,6 +369,20 @@ static inline enum allreduce_extent allreduce_dst_extent(__u8 collective)
 	return ALLREDUCE_EXTENT_NONE;
 }
 
+/* True if a call has a root. */
+static inline int allreduce_has_root(__u8 collective)
+{
+	return allreduce_src_extent(collective) == ALLREDUCE_EXTENT_ROOT ||
+	       allreduce_dst_extent(collective) == ALLREDUCE_EXTENT_ROOT;
+}
+
+/* True if one of its buffers has a block for each member. */
+static inline int allreduce_has_blocks(__u8 collective)
+{
+	return allreduce_src_extent(collective) == ALLREDUCE_EXTENT_BLOCKS ||
+	       allreduce_dst_extent(collective) == ALLREDUCE_EXTENT_BLOCKS;
+}
+
 /* Of a call whose count fits; all 0 for an unknown collective. */
 static inline struct allreduce_buffers
 allreduce_buffers(__u8 collective, __u64 count, __u32 rank, __u32 size,
